@@ -107,7 +107,7 @@ def wish(text: bytes) -> None:
     payload = getattr(message, "payload", None)
     if isinstance(payload, dict):
         if isinstance(message, Ask):
-            read_operation(message.type, payload)
+            read_operation(str(message.__struct_config__.tag), payload)
         else:
             SubscribeRequest.of(payload, Limits())
 

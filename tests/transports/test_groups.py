@@ -6,7 +6,7 @@ import pytest
 
 from publishers import Criterion, upsert
 from transports import Grant, LogAction
-from transports.codec.groups import AckCall
+from transports.operations.calls import AckCall
 from transports.server.connection_groups import _do_all
 
 WORKER = Grant({LogAction.CONSUME}, groups=["pick*"])
@@ -187,8 +187,8 @@ async def test_a_group_is_taken_away_with_the_grant(serving, dial, group, log, u
 @pytest.mark.parametrize(
     ("payload", "code", "path"),
     [
-        ({"group": None}, "INVALID_REQUEST", "name"),
-        ({"group": "Pick"}, "INVALID_REQUEST", "name"),
+        ({"group": None}, "INVALID_REQUEST", "group"),
+        ({"group": "Pick"}, "INVALID_REQUEST", "group"),
         ({"consumer": None}, "INVALID_REQUEST", "consumer"),
         ({"consumer": ""}, "INVALID_REQUEST", "consumer"),
         ({"consumer": "x" * 257}, "INVALID_REQUEST", "consumer"),
@@ -299,7 +299,7 @@ def test_what_is_to_be_durable_and_is_not_says_so(log, group):
 
     held = SimpleNamespace(member=SimpleNamespace(ack=ack))
     place = (str(log.token(log.oldest)),)
-    calls = [AckCall(place, durable=False, upto=False), AckCall(place, durable=True, upto=False)]
+    calls = [AckCall(at=place), AckCall(at=place, durable=True)]
     first, second = _do_all(log, held, calls)
     assert first == {"count": 1}
     assert second.code == "INTERNAL"

@@ -195,9 +195,9 @@ async def test_a_follower_shows_stored_slots_to_consumers_and_operators(
     ("payload", "path"),
     [
         ({"slot": "stock"}, "slot"),
-        ({"slot": {}}, "name"),
-        ({"slot": {"name": "Stock"}}, "name"),
-        ({"slot": {"name": "stock", "takeOver": 1}}, "takeOver"),
+        ({"slot": {}}, "slot.name"),
+        ({"slot": {"name": "Stock"}}, "slot.name"),
+        ({"slot": {"name": "stock", "takeOver": 1}}, "slot.takeOver"),
         ({"slot": {"name": "stock", "generation": 0}}, "slot.generation"),
         ({"slot": {"name": "stock", "generation": 1, "takeOver": True}}, "slot.generation"),
         ({"slot": {"name": "stock", "owner": ""}}, "slot.owner"),
@@ -206,6 +206,7 @@ async def test_a_follower_shows_stored_slots_to_consumers_and_operators(
         ({"slot": {"name": "stock"}, "start": "earliest"}, "start"),
         ({"slot": {"name": "stock"}, "since": "x"}, "since"),
         ({"slot": {"name": "stock"}, "until": 5}, "until"),
+        ({"slot": {"name": "stock"}, "onGap": "fail"}, "onGap"),
     ],
 )
 async def test_what_is_wrong_with_a_slot_is_named(consume, payload, path):

@@ -13,7 +13,7 @@ from transports.cli.source import followed, url_of
 from transports.codec.fields import convert
 from transports.errors import InvalidRequest
 from transports.operations.operation import EVERYTHING, Target
-from transports.operations.schemas import AskSchema
+from transports.operations.schemas import SchemaLookup
 
 __all__ = ["add_arguments", "run"]
 
@@ -60,7 +60,7 @@ def _listed(url: str | None, chosen: argparse.Namespace) -> Mapping[str, Any]:
 def _found(url: str | None, chosen: argparse.Namespace) -> Any:
     try:
         asked = convert(
-            AskSchema, {"log": chosen.log, "entity_type": chosen.entity_type, "version": chosen.version}
+            SchemaLookup, {"log": chosen.log, "entity_type": chosen.entity_type, "version": chosen.version}
         )
     except InvalidRequest as error:
         raise _misused(error, chosen) from None

@@ -37,7 +37,7 @@ from transports.codec.messages import milliseconds, view_json
 from transports.codec.replies import RemoteCommit, RemoteModelChange
 from transports.codec.starts import start_json
 from transports.limits import CREDITS_MAX
-from transports.operations.schemas import AskSchema
+from transports.operations.schemas import SchemaLookup
 
 __all__ = ["RemoteLog", "connect"]
 
@@ -253,7 +253,7 @@ class RemoteLog:
             ConnectionLost: If the connection is lost and not re-established.
             LogForked: In a child of ``fork``.
         """
-        found = await self._link.ask(AskSchema(entity_type=entity_type, version=version, log=log))
+        found = await self._link.ask(SchemaLookup(entity_type=entity_type, version=version, log=log))
         return None if found is None else found.found()
 
     @property

@@ -1,7 +1,7 @@
 """A client's request for more rows while its subscription delivers changes."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any
 
 import msgspec
 
@@ -9,12 +9,20 @@ from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import TooCostly
 from publishers.snapshots.subscription import checked_refresh
-from transports.codec.fields import typed
+from transports.codec.fields import convert
 from transports.errors import InvalidRequest
 
 __all__ = ["AgainRequest"]
 
-_TYPES: Final = "a list of names"
+_Key = Annotated[str, msgspec.Meta(description="a key")]
+
+
+class _Payload(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a request beside its criteria; a GraphQL ping has ``entityTypes`` in place of criteria."""
+
+    after: _Key | None = None
+    until: _Key | None = None
+    entity_types: Annotated[tuple[str, ...], msgspec.Meta(description="a list of names")] = ()
 
 
 def _check_weight(cost: Cost, most: int) -> None:
@@ -64,16 +72,14 @@ class AgainRequest(msgspec.Struct, frozen=True):
         """
         if not isinstance(payload, dict):
             raise InvalidRequest("again", payload, "an object")
-        types = typed(payload, "entityTypes", list, _TYPES) or []
-        if not all(isinstance(name, str) for name in types):
-            raise InvalidRequest("entityTypes", types, _TYPES)
+        types = convert(_Payload, payload).entity_types
         return cls._checked(Criteria.of(Criterion(entity_types=types) if types else None), payload)
 
     @classmethod
     def _checked(cls, criteria: Criteria, payload: Mapping[str, Any]) -> "AgainRequest":
-        after, until = typed(payload, "after", str, "a key"), typed(payload, "until", str, "a key")
-        checked_refresh(criteria, after=after, until=until)
-        return cls(criteria, after, until)
+        asked = convert(_Payload, payload)
+        checked_refresh(criteria, after=asked.after, until=asked.until)
+        return cls(criteria, asked.after, asked.until)
 
     @property
     def asked(self) -> tuple[Criteria, ...]:

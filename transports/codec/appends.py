@@ -1,7 +1,7 @@
 """Transactions that clients append: validated requests, and answers."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -10,7 +10,7 @@ from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Wait
 from publishers.model.change import time_of
 from publishers.model.position import PositionToken
-from transports.codec.fields import typed, whole, word
+from transports.codec.fields import LogName, convert
 from transports.errors import InvalidRequest
 
 __all__ = ["AppendPayload", "AppendRequest", "appended", "expect_json", "outcome"]
@@ -35,11 +35,13 @@ class AppendPayload(msgspec.Struct, frozen=True):
 
     def fields(self) -> dict[str, Any]:
         """Returns all fields but the changes, by name."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "changes"}
+        fields = msgspec.structs.asdict(self)
+        del fields["changes"]
+        return fields
 
 
 class AppendRequest(msgspec.Struct, frozen=True):
-    """An append request without its changes, validated.
+    """The fields of an append beside its changes.
 
     Attributes:
         log: The name of the log; None for the only one.
@@ -51,38 +53,30 @@ class AppendRequest(msgspec.Struct, frozen=True):
         first: Whether the client has received the answers to all its earlier appends.
     """
 
-    log: str | None = None
-    producer: str | None = None
-    sequence: int = 0
-    expect: Expect | None = None
-    meta: Mapping[str, Any] | None = None
+    log: LogName = None
+    producer: Annotated[str, msgspec.Meta(min_length=1, max_length=_PRODUCER_MAX)] | None = None
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=_SEQUENCE_MAX)] = 0
+    expect: Any = None
+    meta: dict[str, Any] | None = None
     wait: Wait = Wait.DURABLE
     first: bool = False
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "AppendRequest":
-        """Validates the fields of a payload; a field that is None counts as omitted.
+        """Reads the fields of a payload; a field that is None counts as omitted.
 
         Raises:
-            InvalidRequest: If the value of a field is invalid.
+            InvalidRequest: If the value of a field is wrong.
             InvalidOption: If a key of ``expect`` is invalid.
             PositionMalformed: If the cursor of ``expect`` is malformed.
         """
-        producer = typed(payload, "producer", str, f"text of 1 to {_PRODUCER_MAX} characters")
+        found = convert(cls, payload)
         sequence = payload.get("sequence")
-        if producer is not None and not 0 < len(producer) <= _PRODUCER_MAX:
-            raise InvalidRequest("producer", producer, f"text of 1 to {_PRODUCER_MAX} characters")
-        if (producer is None) is not (sequence is None):
+        if (found.producer is None) is not (sequence is None):
             raise InvalidRequest("sequence", sequence, "given with producer, and only then")
-        return cls(
-            log=typed(payload, "log", str, "text"),
-            producer=producer,
-            sequence=0 if sequence is None else whole("sequence", sequence, 0, _SEQUENCE_MAX),
-            expect=_expect(payload.get("expect")),
-            meta=typed(payload, "meta", dict, "an object"),
-            wait=Wait(word(payload, "wait", "durable", [wait.value for wait in Wait])),
-            first=typed(payload, "first", bool, "true or false") or False,
-        )
+        if found.expect is None:
+            return found
+        return msgspec.structs.replace(found, expect=_expect(found.expect))
 
     def behind(self, first: object) -> "AppendRequest":
         """Returns the request with the ``first`` flag that ``commit`` carries.
@@ -90,14 +84,13 @@ class AppendRequest(msgspec.Struct, frozen=True):
         Raises:
             InvalidRequest: If ``first`` is neither true nor false.
         """
-        said = typed({"first": first}, "first", bool, "true or false") or False
-        return msgspec.structs.replace(self, first=said)
+        return msgspec.structs.replace(self, first=convert(AppendRequest, {"first": first}).first)
 
 
-def _expect(value: object) -> Expect | None:
+def _expect(value: object) -> Expect:
     """Parses ``expect``: a cursor, or an object of a cursor and keys."""
-    if value is None or isinstance(value, str):
-        return None if value is None else PositionToken.parse(value)
+    if isinstance(value, str):
+        return PositionToken.parse(value)
     if not isinstance(value, dict) or not set(value) <= {"cursor", "keys"}:
         raise InvalidRequest("expect", value, "a cursor, or an object {cursor, keys}")
     cursor = PositionToken.parse(value.get("cursor"))

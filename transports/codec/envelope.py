@@ -1,7 +1,7 @@
 """The messages that both protocols share: the typed envelope, the greeting, and pings."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Generic, TypeVar
+import re
+from typing import Any, Final, Generic, TypeVar, Union
 
 import msgspec
 
@@ -9,10 +9,11 @@ from transports.errors import CloseCode, Violation
 
 __all__ = ["Envelope", "Init", "Ping", "Pong", "pong"]
 
-_Message = TypeVar("_Message")
+_UNKNOWN: Final = re.compile(r"Invalid value (.*) - at `\$\.type`", re.DOTALL)
+_Message = TypeVar("_Message", bound=msgspec.Struct)
 
 
-class Init(msgspec.Struct, frozen=True):
+class Init(msgspec.Struct, frozen=True, tag_field="type", tag="connection_init"):
     """``connection_init``: the first message, sent once."""
 
     payload: dict[str, Any] | None = None
@@ -30,42 +31,37 @@ class Pong(msgspec.Struct, frozen=True, tag_field="type", tag="pong"):
     payload: Any = None
 
 
-class _Typed(msgspec.Struct):
-    type: str
-
-
-_typed: Final = msgspec.json.Decoder(_Typed)
-
-
 class Envelope(Generic[_Message]):
-    """Parses the messages of one protocol.
+    """Reads the messages of one protocol.
 
     Args:
-        types: The message types, by their ``type``.
+        *types: The message types, each with its ``type`` as tag.
     """
 
-    def __init__(self, types: Mapping[str, type[_Message]]) -> None:
-        self._decoders = {name: msgspec.json.Decoder(message) for name, message in types.items()}
+    def __init__(self, *types: type[_Message]) -> None:
+        self._known = [str(one.__struct_config__.tag) for one in types]
+        union: Any = Union[types]  # noqa: UP007 - of a tuple
+        self._decoder: msgspec.json.Decoder[_Message] = msgspec.json.Decoder(union)
 
     def read(self, text: bytes | str) -> _Message:
-        """Parses one message.
+        """Reads one message.
 
         Raises:
             Violation: 4400, with the error and the expected form.
         """
         try:
-            kind = _typed.decode(text).type
-            decoder = self._decoders.get(kind)
-            if decoder is None:
-                known = ", ".join(self._decoders)
-                raise Violation(CloseCode.BAD_REQUEST, f"type is {kind!r:.40}, but must be one of: {known}")
-            return decoder.decode(text)
+            return self._decoder.decode(text)
         except msgspec.ValidationError as error:
-            raise Violation(CloseCode.BAD_REQUEST, f"invalid message: {error}") from None
+            raise Violation(CloseCode.BAD_REQUEST, self._invalid(str(error))) from None
         except (msgspec.DecodeError, UnicodeError) as error:
             raise Violation(CloseCode.BAD_REQUEST, f"a message must be one JSON object: {error}") from None
         except RecursionError:
             raise Violation(CloseCode.BAD_REQUEST, "the message is nested too deeply") from None
+
+    def _invalid(self, why: str) -> str:
+        if (found := _UNKNOWN.fullmatch(why)) is not None:
+            return f"type is {found[1]:.40}, but must be one of: {', '.join(self._known)}"
+        return f"invalid message: {why}"
 
 
 def pong(payload: msgspec.Raw) -> bytes:

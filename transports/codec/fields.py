@@ -10,14 +10,35 @@ from publishers.errors import InvalidOption
 from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import CREDITS_MAX
 
-__all__ = ["GENERATION_MAX", "LogName", "Name", "checked_credits", "convert", "typed", "whole", "word"]
+__all__ = [
+    "Count",
+    "Credits",
+    "Generation",
+    "LogName",
+    "Name",
+    "Text",
+    "checked_credits",
+    "convert",
+    "whole",
+]
 
 _T = TypeVar("_T")
 _AT: Final = re.compile(r" - at `\$\.?([^`\[]*)[^`]*`$")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 
-GENERATION_MAX: Final = 2**53 - 1
-"""The greatest number of an opening that every JSON parser represents exactly."""
+_GENERATION_MAX: Final = 2**53 - 1
+
+Generation = Annotated[int, msgspec.Meta(ge=1, le=_GENERATION_MAX)]
+"""The number of an opening or a joining, which every JSON parser represents exactly."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=_GENERATION_MAX)]
+"""A number of things that every JSON parser represents exactly."""
+
+Credits = Annotated[int, msgspec.Meta(description=f"a whole number from 0 to {CREDITS_MAX}")]
+"""Credits; `checked_credits` checks their bounds, which are those of a demand."""
+
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+"""A text of a client, such as the name of a consumer."""
 
 LogName = Annotated[str | None, msgspec.Meta(description="text")]
 """The name of a log; None for the only one."""
@@ -94,32 +115,6 @@ def _right(wanted: Any) -> str:
             return "a list"
         case _:
             return "an object"
-
-
-def typed(payload: Mapping[str, Any], name: str, kind: type[_T], right: str) -> _T | None:
-    """Returns a field of the given type, or None if it is absent.
-
-    Raises:
-        InvalidRequest: If the field has another type.
-    """
-    value = payload.get(name)
-    if value is not None and not isinstance(value, kind):
-        raise InvalidRequest(name, value, right)
-    return value
-
-
-def word(payload: Mapping[str, Any], name: str, default: str, words: list[str]) -> str:
-    """Returns a field with one of the given values, or the default if it is absent.
-
-    Raises:
-        InvalidRequest: If the field has another value.
-    """
-    value = payload.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, str) or value not in words:
-        raise InvalidRequest(name, value, "one of: " + ", ".join(words))
-    return value
 
 
 def whole(path: str, value: object, low: int, high: int, default: int | None = None) -> int:

@@ -43,14 +43,14 @@ class GraphQLRequest(msgspec.Struct, frozen=True, rename={"operation_name": "ope
             raise ValueError("Object missing required field `query`")
 
 
-class GraphQLSubscribe(msgspec.Struct, frozen=True):
+class GraphQLSubscribe(msgspec.Struct, frozen=True, tag_field="type", tag="subscribe"):
     """``subscribe``: starts an operation of any kind."""
 
     id: _Id
     payload: GraphQLRequest
 
 
-class GraphQLComplete(msgspec.Struct, frozen=True):
+class GraphQLComplete(msgspec.Struct, frozen=True, tag_field="type", tag="complete"):
     """``complete``: the client cancels the operation of this id."""
 
     id: _Id
@@ -58,15 +58,7 @@ class GraphQLComplete(msgspec.Struct, frozen=True):
 
 GraphQLMessage = Init | GraphQLSubscribe | GraphQLComplete | Ping | Pong
 
-_envelope: Final[Envelope[GraphQLMessage]] = Envelope(
-    {
-        "connection_init": Init,
-        "subscribe": GraphQLSubscribe,
-        "complete": GraphQLComplete,
-        "ping": Ping,
-        "pong": Pong,
-    }
-)
+_envelope: Final[Envelope[GraphQLMessage]] = Envelope(Init, GraphQLSubscribe, GraphQLComplete, Ping, Pong)
 
 
 def is_persisted(extensions: Mapping[str, Any] | None) -> bool:

@@ -8,7 +8,7 @@ nothing else. Unknown fields are ignored, except in a criterion.
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, cast, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 from uuid import UUID
 
 import msgspec
@@ -21,8 +21,8 @@ from publishers.snapshots import SnapshotMode
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.appends import AppendPayload
 from transports.codec.envelope import Envelope, Init, Ping, Pong
-from transports.codec.fields import checked_credits, typed, whole, word
-from transports.codec.slots import SlotRequest, slot_of
+from transports.codec.fields import Credits, LogName, checked_credits, convert
+from transports.codec.slots import SlotRequest
 from transports.codec.starts import VERSION_MAX, asks_for_state, checked_snapshot, start_of
 from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
@@ -50,32 +50,32 @@ __all__ = [
     "view_json",
 ]
 
+_FIXED: Final = ("criteria", "start", "until", "onGap", "whole", "snapshot")
+"""Fields of ``subscribe`` that a slot determines."""
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-_LINGER_MAX_MS: Final = 1_000
-_HEARTBEAT_MAX_MS: Final = 3_600_000
 
 
-class Subscribe(msgspec.Struct, frozen=True):
+class Subscribe(msgspec.Struct, frozen=True, tag_field="type", tag="subscribe"):
     """``subscribe``: the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any]
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, tag_field="type", tag="request"):
     """``request``: demand for ``n`` more events; the session checks ``n``."""
 
     id: _Id
     n: Any
 
 
-class Complete(msgspec.Struct, frozen=True):
+class Complete(msgspec.Struct, frozen=True, tag_field="type", tag="complete"):
     """``complete``: the client cancels the operation of this id."""
 
     id: _Id
 
 
-class Acknowledge(msgspec.Struct, frozen=True):
+class Acknowledge(msgspec.Struct, frozen=True, tag_field="type", tag="ack"):
     """``ack``: the consumer of a slot needs no change before the cursor any more.
 
     Attributes:
@@ -91,21 +91,21 @@ class Acknowledge(msgspec.Struct, frozen=True):
     durable: bool = False
 
 
-class Again(msgspec.Struct, frozen=True):
+class Again(msgspec.Struct, frozen=True, tag_field="type", tag="again"):
     """``again``: a request for more rows; the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Join(msgspec.Struct, frozen=True):
+class Join(msgspec.Struct, frozen=True, tag_field="type", tag="join"):
     """``join``: a consumer joins a group; the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any]
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, tag_field="type", tag="group"):
     """``group``: a call of a group consumer.
 
     Attributes:
@@ -121,22 +121,33 @@ class Call(msgspec.Struct, frozen=True):
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """``schema``, ``slot`` or ``groups``: an operation with one answer; the payload is unchecked."""
+class Ask(msgspec.Struct, frozen=True, tag_field="type"):
+    """An operation with one answer; the payload is unchecked."""
 
     id: _Id
-    type: str
     payload: dict[str, Any]
 
 
-class Append(msgspec.Struct, frozen=True):
+class AskSchema(Ask, frozen=True, tag="schema"):
+    """``schema``: a question about a schema."""
+
+
+class AskSlot(Ask, frozen=True, tag="slot"):
+    """``slot``: an operation on slots."""
+
+
+class AskGroup(Ask, frozen=True, tag="groups"):
+    """``groups``: an operation on a group."""
+
+
+class Append(msgspec.Struct, frozen=True, tag_field="type", tag="append"):
     """``append``: a transaction; the payload is unchecked."""
 
     id: _Id
     payload: AppendPayload
 
 
-class BeginParts(msgspec.Struct, frozen=True):
+class BeginParts(msgspec.Struct, frozen=True, tag_field="type", tag="begin"):
     """``begin``: starts a transaction in parts; the payload is unchecked."""
 
     id: _Id
@@ -149,7 +160,7 @@ class PartPayload(msgspec.Struct, frozen=True):
     changes: msgspec.Raw
 
 
-class Part(msgspec.Struct, frozen=True):
+class Part(msgspec.Struct, frozen=True, tag_field="type", tag="part"):
     """``part``: the next changes of a transaction."""
 
     id: _Id
@@ -162,14 +173,14 @@ class CommitPayload(msgspec.Struct, frozen=True):
     first: Any = None
 
 
-class CommitParts(msgspec.Struct, frozen=True):
+class CommitParts(msgspec.Struct, frozen=True, tag_field="type", tag="commit"):
     """``commit``: all parts of a transaction were sent; it enters the append window."""
 
     id: _Id
     payload: CommitPayload = CommitPayload()
 
 
-class Abort(msgspec.Struct, frozen=True):
+class Abort(msgspec.Struct, frozen=True, tag_field="type", tag="abort"):
     """``abort``: the client abandons a transaction."""
 
     id: _Id
@@ -184,7 +195,9 @@ Message = (
     | Again
     | Join
     | Call
-    | Ask
+    | AskSchema
+    | AskSlot
+    | AskGroup
     | Append
     | BeginParts
     | Part
@@ -194,28 +207,7 @@ Message = (
     | Pong
 )
 
-_envelope: Final[Envelope[Message]] = Envelope(
-    {
-        "connection_init": Init,
-        "subscribe": Subscribe,
-        "request": Request,
-        "complete": Complete,
-        "ack": Acknowledge,
-        "again": Again,
-        "join": Join,
-        "group": Call,
-        "schema": Ask,
-        "slot": Ask,
-        "groups": Ask,
-        "append": Append,
-        "begin": BeginParts,
-        "part": Part,
-        "commit": CommitParts,
-        "abort": Abort,
-        "ping": Ping,
-        "pong": Pong,
-    }
-)
+_envelope: Final[Envelope[Message]] = Envelope(*get_args(Message))
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -253,6 +245,66 @@ def parse(text: bytes | str) -> Message:
         Violation: 4400, with the error and the expected form.
     """
     return _envelope.read(text)
+
+
+class _Batch(msgspec.Struct, frozen=True, rename="camel"):
+    """The field ``batch`` of ``subscribe``.
+
+    Attributes:
+        max_events: The most events in one ``next``.
+        max_bytes: The most bytes of changes in one ``next``.
+        linger_ms: Milliseconds to wait for more events.
+    """
+
+    max_events: Annotated[int, msgspec.Meta(ge=1, description="a whole number from 1")] | None = None
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=CREDITS_MAX)] | None = None
+    linger_ms: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
+
+
+class _Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The payload of ``subscribe``; see `SubscribeRequest`."""
+
+    log: LogName = None
+    criteria: Any = None
+    content: Content = Content.HEADER
+    images: Images = Images.WRITTEN
+    fields: list[Any] | None = None
+    mask: dict[str, Any] | None = None
+    integers: Integers = Integers.NUMBER
+    since: str | None = None
+    start: Any = None
+    until: Annotated[int, msgspec.Meta(ge=1, le=VERSION_MAX)] | None = None
+    credits: Credits
+    batch: _Batch = _Batch()
+    on_lag: Literal["resync", "fail"] = "resync"
+    on_gap: Literal["fail", "jump"] = "fail"
+    whole: bool = False
+    snapshot: SnapshotMode | None = None
+    heartbeat_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] | None = None
+    slot: SlotRequest | None = None
+
+    def check(self, payload: Mapping[str, Any], limits: Limits) -> None:
+        """Checks what its fields do not say by themselves.
+
+        Raises:
+            InvalidRequest: If a value is wrong.
+            InvalidDemand: If ``credits`` is out of range.
+        """
+        checked_credits("credits", self.credits)
+        if (events := self.batch.max_events) is not None and events > limits.batch_events:
+            raise InvalidRequest("batch.maxEvents", events, f"a whole number from 1 to {limits.batch_events}")
+        if self.since is not None and self.start is not None:
+            raise InvalidRequest("start", self.start, "left out where since is given")
+        if self.slot is not None:
+            self._check_slot(self.slot, payload)
+
+    def _check_slot(self, slot: SlotRequest, payload: Mapping[str, Any]) -> None:
+        for name in _FIXED:
+            if payload.get(name) is not None:
+                raise InvalidRequest(name, payload[name], "left out where slot is given")
+        slot.check()
+        if slot.generation is None and self.since is not None:
+            raise InvalidRequest("since", self.since, "left out where slot has no generation")
 
 
 class SubscribeRequest(msgspec.Struct, frozen=True):
@@ -329,64 +381,52 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], limits: Limits) -> "SubscribeRequest":
-        """Validates the payload of a ``subscribe`` message.
+        """Reads the payload of a ``subscribe`` message.
 
         Raises:
-            InvalidRequest, InvalidOption: If the value of a field is invalid.
+            InvalidRequest, InvalidOption: If the value of a field is wrong.
             InvalidCriteria: If a criterion is invalid or has an unknown field.
             TooCostly: If the criteria weigh more than ``subscription_weight``, estimated by their lengths.
             InvalidDemand: If ``credits`` is out of range.
         """
-        batch = typed(payload, "batch", dict, "an object") or {}
-        linger = whole("batch.lingerMs", batch.get("lingerMs"), 0, _LINGER_MAX_MS, 0)
-        beat = whole(
-            "heartbeatMs", payload.get("heartbeatMs"), 0, _HEARTBEAT_MAX_MS, int(limits.heartbeat * 1000)
-        )
-        slot = slot_of(payload)
-        if "criteria" not in payload and slot is None:
+        asked = convert(_Payload, payload)
+        batch, slot = asked.batch, asked.slot
+        asked.check(payload, limits)
+        if slot is None and "criteria" not in payload:
             raise InvalidCriteria("criteria", None, "a list of objects; an empty one for everything")
-        raw_criteria = payload.get("criteria", [])
-        cost = weigh_json(raw_criteria, limits.subscription_weight)
+        criteria = payload.get("criteria", [])
+        cost = weigh_json(criteria, limits.subscription_weight)
         check_weight(cost, limits)
         heavy = cost.weight > limits.inline_weight
-        since = typed(payload, "since", str, "text")
-        if since is not None and payload.get("start") is not None:
-            raise InvalidRequest("start", payload["start"], "left out where since is given")
-        until = payload.get("until")
-        start = start_of(payload.get("start"))
-        jump = word(payload, "onGap", "fail", ["fail", "jump"]) == "jump"
-        mode = word(payload, "snapshot", "", [*get_args(SnapshotMode)]) or None
-        snapshot = checked_snapshot(
-            cast("SnapshotMode | None", mode), start if since is None else since, jump=jump
-        )
+        start, jump = start_of(asked.start), asked.on_gap == "jump"
+        heartbeat = limits.heartbeat if asked.heartbeat_ms is None else asked.heartbeat_ms / 1000
         return cls(
-            log=typed(payload, "log", str, "text"),
-            criteria=None if heavy else Criteria.from_json(raw_criteria),
-            raw_criteria=raw_criteria if heavy else None,
-            empty=raw_criteria == [],
+            log=asked.log,
+            criteria=None if heavy else Criteria.from_json(criteria),
+            raw_criteria=criteria if heavy else None,
+            empty=criteria == [],
             slot=slot,
             view=View.of(
-                Content(word(payload, "content", "HEADER", [content.value for content in Content])),
-                Images(word(payload, "images", "WRITTEN", [images.value for images in Images])),
-                fields=typed(payload, "fields", list, "a list"),
-                mask=typed(payload, "mask", dict, "an object") or None,
-                integers=Integers(word(payload, "integers", "NUMBER", [one.value for one in Integers])),
+                asked.content,
+                asked.images,
+                fields=asked.fields,
+                mask=asked.mask or None,
+                integers=asked.integers,
             ),
-            since=since,
+            since=asked.since,
             start=start,
-            until=None if until is None else whole("until", until, 1, VERSION_MAX),
-            credits=checked_credits("credits", payload.get("credits")),
-            batch_events=whole("batch.maxEvents", batch.get("maxEvents"), 1, limits.batch_events, 32),
-            batch_bytes=min(
-                whole("batch.maxBytes", batch.get("maxBytes"), 1, CREDITS_MAX, limits.batch_bytes),
-                limits.batch_bytes,
-            ),
-            linger=linger / 1000,
-            fail_on_lag=word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",
+            until=asked.until,
+            credits=asked.credits,
+            batch_events=batch.max_events or 32,
+            batch_bytes=min(batch.max_bytes or limits.batch_bytes, limits.batch_bytes),
+            linger=(batch.linger_ms or 0) / 1000,
+            fail_on_lag=asked.on_lag == "fail",
             jump=jump,
-            whole=typed(payload, "whole", bool, "true or false") or False,
-            snapshot=snapshot,
-            heartbeat=beat / 1000,
+            whole=asked.whole,
+            snapshot=checked_snapshot(
+                asked.snapshot, start if asked.since is None else asked.since, jump=jump
+            ),
+            heartbeat=heartbeat,
         )
 
 

@@ -1,16 +1,15 @@
 """Slots on the wire: the slot field of ``subscribe``, and what a server tells of a slot."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from publishers.errors import HistoryPruned
 from publishers.model.position import Position
 from publishers.slots.slot import Slot
-from publishers.slots.slots import check_slot_name
 from publishers.slots.state import SlotStatistics
-from transports.codec.fields import typed, whole
+from transports.codec.fields import Generation, Name
 from transports.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -24,18 +23,12 @@ __all__ = [
     "acknowledged",
     "flush",
     "slot_json",
-    "slot_of",
-    "slot_request",
 ]
 
-_FIXED: Final = ("criteria", "start", "until", "onGap", "whole", "snapshot")
-"""Fields of ``subscribe`` that the slot determines."""
-_TEXT_MAX: Final = 128
-_GENERATION_MAX: Final = 2**53 - 1
-_TEXT: Final = f"a text of 1 to {_TEXT_MAX} characters"
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 
 
-class SlotRequest(msgspec.Struct, frozen=True):
+class SlotRequest(msgspec.Struct, frozen=True, rename="camel"):
     """A request to open a slot.
 
     Attributes:
@@ -46,11 +39,20 @@ class SlotRequest(msgspec.Struct, frozen=True):
         owner: The owner that other consumers see; None for the name of the principal.
     """
 
-    name: str
-    take_over: bool = False
-    generation: int | None = None
-    opening: str | None = None
-    owner: str | None = None
+    name: Name
+    take_over: bool | None = None
+    generation: Generation | None = None
+    opening: _Text | None = None
+    owner: _Text | None = None
+
+    def check(self) -> None:
+        """Checks what its fields do not say by themselves.
+
+        Raises:
+            InvalidRequest: If a generation is to be taken over.
+        """
+        if self.generation is not None and self.take_over:
+            raise InvalidRequest("slot.generation", self.generation, "left out where takeOver is true")
 
 
 class SlotReply(msgspec.Struct):
@@ -67,49 +69,6 @@ class SlotReply(msgspec.Struct):
     generation: int
     cursor: str
     paused: bool = False
-
-
-def slot_of(payload: Mapping[str, Any]) -> SlotRequest | None:
-    """Validates the ``slot`` field of ``subscribe``; None if it is absent.
-
-    Raises:
-        InvalidRequest, InvalidOption: If the value of a field is invalid, or a field is given that the slot determines.
-    """
-    fields = typed(payload, "slot", dict, "an object")
-    if fields is None:
-        return None
-    for name in _FIXED:
-        if payload.get(name) is not None:
-            raise InvalidRequest(name, payload[name], "left out where slot is given")
-    request = slot_request(fields)
-    if request.generation is None and payload.get("since") is not None:
-        raise InvalidRequest("since", payload["since"], "left out where slot has no generation")
-    return request
-
-
-def slot_request(fields: Mapping[str, Any]) -> SlotRequest:
-    """Validates an object that names a slot.
-
-    Raises:
-        InvalidRequest, InvalidOption: If the value of a field is invalid.
-    """
-    check_slot_name(fields.get("name"))
-    take_over = typed(fields, "takeOver", bool, "true or false") or False
-    generation = fields.get("generation")
-    if generation is not None:
-        generation = whole("slot.generation", generation, 1, _GENERATION_MAX)
-        if take_over:
-            raise InvalidRequest("slot.generation", generation, "left out where takeOver is true")
-    return SlotRequest(
-        fields["name"], take_over, generation, _text(fields, "opening"), _text(fields, "owner")
-    )
-
-
-def _text(fields: Mapping[str, Any], name: Literal["opening", "owner"]) -> str | None:
-    value = typed(fields, name, str, _TEXT)
-    if value is not None and not 1 <= len(value) <= _TEXT_MAX:
-        raise InvalidRequest(f"slot.{name}", value, _TEXT)
-    return value
 
 
 def acknowledged(log: "ChangeLog", cursor: str) -> Position:

@@ -9,12 +9,12 @@ from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.groups import ClaimedDeliveries, GroupDelivery, PendingRow
 from publishers.model.position import Position
-from transports.codec.group_calls import claim_for, pending_of, speak_for
-from transports.codec.groups import AckCall, ClaimCall, JoinRequest, PendingCall, SpokenCall, call_of
+from transports.codec.groups import JoinRequest
 from transports.graphql.context import Context
 from transports.graphql.errors import resolver_error
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import ChangeEvent, Cursor, Long, argument, described
+from transports.operations.calls import AckCall, read_call
 
 if TYPE_CHECKING:
     from publishers.groups import GroupMember
@@ -221,8 +221,7 @@ def claim_deliveries(
     asked = {"minIdleMs": min_idle_ms, "at": at, "start": start, "limit": limit, "onlyIds": only_ids}
 
     def work(found: "ChangeLog", member: "GroupMember") -> ClaimedRows:
-        call = cast("ClaimCall", call_of("claim", asked, info.context.limits))
-        claimed = claim_for(found, member, call)
+        claimed: ClaimedDeliveries = read_call("claim", asked, info.context.limits).run(found, member)
         try:
             return ClaimedRows.of(claimed, found.token)
         except BaseException:
@@ -248,8 +247,8 @@ def pending_deliveries(
     asked = {"consumer": consumer, "start": start, "minIdleMs": min_idle_ms or 0, "limit": limit}
     try:
         _, found, _ = info.context.find_group(group, log)
-        call = cast("PendingCall", call_of("pending", asked, info.context.limits))
-        total, rows = pending_of(found, found.groups.open(group), call)
+        call = read_call("pending", asked, info.context.limits)
+        total, rows = call.run(found, found.groups.open(group))
         listed = [PendingDelivery.of(row, str(found.token(row.position))) for row in rows]
         return PendingPage(total=total, rows=listed)
     except PenstockError as error:
@@ -260,8 +259,8 @@ def _spoken(context: Context, consumer: ConsumerInput, do: str, log: str | None,
     """Carries out a call of a consumer; returns the number of deliveries that it changed."""
 
     def work(found: "ChangeLog", member: "GroupMember") -> int:
-        call = cast("SpokenCall", call_of(do, payload, context.limits))
-        count = speak_for(found, member, call)
+        call = read_call(do, payload, context.limits)
+        count: int = call.run(found, member)
         if isinstance(call, AckCall) and call.durable:
             member.ack(durable=True)
         return count

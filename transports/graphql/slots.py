@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import strawberry
 
 from publishers.slots.slot import Slot
-from transports.codec.slots import SlotRequest, acknowledged, flush, slot_request
+from transports.codec.fields import convert
+from transports.codec.slots import SlotRequest, acknowledged, flush
 from transports.graphql.types import Cursor, Long, described
 
 if TYPE_CHECKING:
@@ -34,9 +35,8 @@ class SlotInput:
         Raises:
             InvalidRequest, InvalidOption: If the value of a field is invalid.
         """
-        return slot_request(
-            {"name": self.name, "opening": self.opening, "takeOver": self.take_over, "owner": self.owner}
-        )
+        given = {"name": self.name, "opening": self.opening, "takeOver": self.take_over, "owner": self.owner}
+        return convert(SlotRequest, given)
 
 
 @strawberry.type(name="SlotPlace", description="The position of a slot.")

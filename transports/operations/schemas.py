@@ -9,10 +9,10 @@ from transports.codec.schemas import SchemaAnswer, schema_json
 from transports.codec.starts import VERSION_MAX
 from transports.operations.operation import LogOperation, Target
 
-__all__ = ["AskSchema"]
+__all__ = ["SchemaLookup"]
 
 
-class AskSchema(LogOperation[SchemaAnswer | None], frozen=True, kw_only=True, rename=None, tag=False):
+class SchemaLookup(LogOperation[SchemaAnswer | None], frozen=True, kw_only=True, rename=None, tag=False):
     """Returns a schema by its version, or the newest; nothing if there is none.
 
     Attributes:

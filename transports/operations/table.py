@@ -7,20 +7,20 @@ from typing import Any, Final
 from transports.codec.fields import convert
 from transports.operations.groups import GROUPS
 from transports.operations.operation import LogOperation
-from transports.operations.schemas import AskSchema
+from transports.operations.schemas import SchemaLookup
 from transports.operations.slots import SLOTS
 
 __all__ = ["OPERATIONS", "read_operation"]
 
 OPERATIONS: Final[tuple[type[LogOperation[Any]], ...]] = (
-    AskSchema,
+    SchemaLookup,
     *SLOTS.operations.values(),
     *GROUPS.operations.values(),
 )
 """Every operation."""
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], LogOperation[Any]]]] = {
-    "schema": partial(convert, AskSchema),
+    "schema": partial(convert, SchemaLookup),
     "slot": SLOTS.read,
     "groups": GROUPS.read,
 }

@@ -4,11 +4,12 @@ Calls are answered in order of arrival, so a call may rely on the effects of ear
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from transports.codec.groups import ConsumerCall, JoinRequest, MemberReply, call_of
+from transports.codec.groups import JoinRequest, MemberReply
 from transports.codec.messages import Call, encode
 from transports.errors import TooManyCalls
+from transports.operations.calls import ConsumerCall, read_call
 from transports.problems import Problem
 from transports.protocol.connection import Effect, Send, WireEntry
 from transports.protocol.states import EntryStage
@@ -45,7 +46,7 @@ class ConsumerEntry(WireEntry):
         """
         if self.unanswered >= limits.group_calls:
             raise TooManyCalls(limits.group_calls)
-        call = call_of(message.do, message.payload, limits)
+        call = read_call(message.do, message.payload, limits)
         self.unanswered += 1
         return CallGroup(self, message.n, call)
 
@@ -91,4 +92,4 @@ class CallGroup(Effect, frozen=True):
 
     entry: ConsumerEntry
     n: int
-    call: ConsumerCall
+    call: ConsumerCall[Any, Any]

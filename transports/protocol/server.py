@@ -169,7 +169,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | OrderEntry | ConsumerEn
 
         def made() -> tuple[OrderEntry, Effect]:
             entry = OrderEntry(message.id, b"")
-            return entry, Operate(entry, read_operation(message.type, message.payload))
+            return entry, Operate(entry, read_operation(str(message.__struct_config__.tag), message.payload))
 
         return self._enter(message.id, made)
 

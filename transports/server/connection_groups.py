@@ -13,17 +13,8 @@ from publishers.views.view import Integers
 from transports.access.access import Access
 from transports.access.grant import LogAction
 from transports.access.principal import Principal
-from transports.codec.group_calls import claim_for, pending_of, speak_for
-from transports.codec.groups import (
-    AckCall,
-    ClaimCall,
-    ConsumerCall,
-    JoinRequest,
-    MemberReply,
-    PendingCall,
-    deliveries_json,
-    pending_json,
-)
+from transports.codec.groups import JoinRequest, MemberReply, deliveries_json, pending_json
+from transports.operations.calls import AckCall, ClaimCall, ConsumerCall, PendingCall
 from transports.problems import describe
 from transports.protocol.connection import Effect
 from transports.protocol.consumers import CallGroup, ConsumerEntry, DemandDeliveries, JoinGroup
@@ -182,7 +173,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
 # On a thread.
 
 
-def _do_all(log: "ChangeLog", held: HeldMember, calls: Sequence[ConsumerCall]) -> list[object]:
+def _do_all(log: "ChangeLog", held: HeldMember, calls: Sequence[ConsumerCall[Any, Any]]) -> list[object]:
     """Carries out calls in order; returns a result or a problem for each. One sync at the end makes all durable ones durable."""
 
     def token(position: Position) -> str:
@@ -206,20 +197,20 @@ def _do_all(log: "ChangeLog", held: HeldMember, calls: Sequence[ConsumerCall]) -
 
 
 def _do(
-    log: "ChangeLog", held: HeldMember, call: ConsumerCall, token: Callable[[Position], str]
+    log: "ChangeLog", held: HeldMember, call: ConsumerCall[Any, Any], token: Callable[[Position], str]
 ) -> Mapping[str, object]:
     if isinstance(call, PendingCall):
-        total, rows = pending_of(log, held.group, call)
+        total, rows = call.run(log, held.group)
         return {"total": total, "rows": pending_json(rows, token)}
     if isinstance(call, ClaimCall):
         return _claim(log, held, call, token)
-    return {"count": speak_for(log, held.member, call)}
+    return {"count": call.run(log, held.member)}
 
 
 def _claim(
     log: "ChangeLog", held: HeldMember, call: ClaimCall, token: Callable[[Position], str]
 ) -> Mapping[str, object]:
-    claimed = claim_for(log, held.member, call)
+    claimed = call.run(log, held.member)
     try:
         deliveries = deliveries_json(claimed.deliveries, log.token, Integers.NUMBER)
     except BaseException:

@@ -59,7 +59,7 @@ class SlotLeases(ClientLeases[Slot]):
 
         def make() -> tuple[Slot, Cost]:
             slot = log.slots.open(
-                request.name, take_over=request.take_over, owner=owner, generation=request.generation
+                request.name, take_over=request.take_over or False, owner=owner, generation=request.generation
             )
             return slot, weigh(slot.criteria)
 

@@ -23,7 +23,7 @@ from transports.codec.fields import convert
 from transports.codec.figures import place_json
 from transports.errors import ExtraMissing, GoingAway, InvalidRequest, Unauthenticated
 from transports.operations.operation import Target
-from transports.operations.schemas import AskSchema
+from transports.operations.schemas import SchemaLookup
 from transports.problems import describe
 from transports.quotas.pool import Pools
 from transports.server.logs import FollowedName, StoreLogs
@@ -327,7 +327,7 @@ class Status:
                     "schemas": await run(partial(schemas_for, grant, log)),
                 },
             )
-        question = convert(AskSchema, asked)
+        question = convert(SchemaLookup, asked)
         answer = await run(partial(question.run, Target(name, log, grant)))
         if answer is None:
             which = "" if question.version is None else f" of version {question.version}"
