@@ -23,8 +23,7 @@ from publishers.wal.format.columns import encode_payload
 from transports.codec.changes import changes_json, read_array
 from transports.codec.events import EventEncoder, encode_change
 from transports.graphql.projection import PayloadProjection
-from transports.sinks.formats import change_object
-from transports.sinks.records import RECORDS
+from transports.sinks.formats import RECORDS, change_object
 from transports.sinks.sink import SinkContext
 
 LOG = UUID(int=7)

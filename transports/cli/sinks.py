@@ -25,17 +25,16 @@ from transports.cli.source import followed, is_store, owned
 from transports.codec.starts import start_of_text
 from transports.sinks.config import DeclaredSink, SinksFile, read_sinks
 from transports.sinks.control import ControlSocket, asked
-from transports.sinks.declared import StoredSinks
+from transports.sinks.declared import StoredSinks, left_behind
 from transports.sinks.endpoint import SinksEndpoint
 from transports.sinks.errors import SinkError
 from transports.sinks.lease import Lease
-from transports.sinks.left_behind import left_behind
 from transports.sinks.log_sinks import LogSinks
 from transports.sinks.notes import SinkNotes
 from transports.sinks.runner import SinkRunner
 from transports.sinks.sink import SinkContext
+from transports.sinks.sink_target import try_out
 from transports.sinks.state import SinkState
-from transports.sinks.trial import try_out
 
 __all__ = ["add_arguments", "run_beside"]
 

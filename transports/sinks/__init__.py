@@ -30,8 +30,7 @@ from transports.sinks.retry import RetryPolicy
 from transports.sinks.runner import SinkRunner
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
-from transports.sinks.state import SinkState
-from transports.sinks.status import SinkCounters, SinkStatus
+from transports.sinks.state import SinkCounters, SinkState, SinkStatus
 from transports.sinks.stream import StreamSink
 
 __all__ = [

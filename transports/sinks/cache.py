@@ -15,11 +15,18 @@ from publishers.options import check_whole
 from publishers.views.view import Images
 from transports.sinks.bounded import ANSWER_BYTES, AnswerBound
 from transports.sinks.cache_connection import bounded_client
-from transports.sinks.effects import EntityEffect, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.sink import (
+    EntityEffect,
+    EntitySpace,
+    ItemResult,
+    ItemVerdict,
+    SinkBatch,
+    SinkContext,
+    effect_of,
+)
 from transports.sinks.tls import TargetTls
 
 __all__ = ["CacheSink"]

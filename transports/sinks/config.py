@@ -1,30 +1,163 @@
-"""Reads the file that declares sinks (TOML); each error names the place of the mistake, and no secret."""
+"""Reads the file that declares sinks and their lease (TOML); each error names the place of the mistake, and no secret."""
 
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidCriteria, InvalidOption
 from publishers.model.errors import HIDDEN
 from publishers.slots.slots import check_slot_name
 from publishers.views.view import Content, View
 from transports.codec.starts import start_of_text
 from transports.errors import ExtraMissing
-from transports.sinks.config_lease import DeclaredLease, lease_of
-from transports.sinks.config_table import ConfigTable
 from transports.sinks.file import FileSink
+from transports.sinks.file_leases import FileLeases
 from transports.sinks.formats import WebhookSource
+from transports.sinks.lease import Lease, LeaseStore
 from transports.sinks.options import SinkOptions
 from transports.sinks.rejects import DeadLetterFile
 from transports.sinks.retry import RetryPolicy
+from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import Sink
+from transports.sinks.sql_leases import SqlLeases
 from transports.sinks.stream import StreamSink
 from transports.sinks.tls import TargetTls
 
 __all__ = ["DeclaredSink", "SinksFile", "declared_sink", "read_sinks"]
+
+
+class ConfigTable:
+    """One table of a file, with a fixed set of keys.
+
+    Args:
+        place: The place of the table in the file, for errors.
+        value: The table.
+        keys: The keys that it may have.
+
+    Attributes:
+        place: The place of the table.
+        values: The table.
+
+    Raises:
+        InvalidOption: If it is not a table, or has another key.
+    """
+
+    def __init__(self, place: str, value: object, keys: tuple[str, ...]) -> None:
+        self.place = place
+        if not isinstance(value, Mapping):
+            raise InvalidOption(place, type(value).__name__, f"a table with {', '.join(keys)}")
+        for key in value:
+            if key not in keys:
+                raise InvalidOption(f"{place} key", key, f"one of {', '.join(keys)}")
+        self.values: Mapping[str, Any] = value
+
+    def wrong(self, key: str, right: str) -> InvalidOption:
+        """Returns the error of a value, which it omits because it may be a secret."""
+        return InvalidOption(f"{self.place} {key}", HIDDEN, right)
+
+    def text(self, key: str) -> str:
+        """Returns a text that must be present; raises ``InvalidOption``."""
+        value = self.values.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, "a text that is not empty")
+        return value
+
+    def picked(self, keys: tuple[str, ...]) -> dict[str, Any]:
+        """Returns the values of the keys that are present."""
+        return {key: self.values[key] for key in keys if key in self.values}
+
+    def table(self, key: str, keys: tuple[str, ...]) -> dict[str, Any]:
+        """Returns a table within this one, empty if it is missing; raises ``InvalidOption``."""
+        return dict(ConfigTable(f"{self.place} {key}", self.values.get(key, {}), keys).values)
+
+    def made(self, make: Callable[[], Any]) -> Any:
+        """Calls ``make``; its errors name the place in the file, and no values, which may be secrets."""
+        try:
+            return make()
+        except InvalidCriteria as error:
+            raise InvalidOption(f"{self.place} {error.path}", error.value, error.right) from None
+        except InvalidOption as error:
+            if error.parameter.startswith(self.place):
+                raise
+            raise self.wrong(error.parameter, error.right) from None
+        except (TypeError, AttributeError, ValueError):
+            raise InvalidOption(self.place, HIDDEN, "values of the kinds that its keys have") from None
+
+
+_KEYS: Final = ("kind", "seconds", "every", "margin", "holder")
+_OF_KIND: Final = {"file": ("path",), "sql": ("url", "name", "table", "create")}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredLease:
+    """A declared lease.
+
+    Attributes:
+        kind: The kind of the lease.
+        make: Makes the lease; raises if the declaration is wrong.
+    """
+
+    kind: str
+    make: Callable[[], Lease]
+
+
+def lease_of(table: ConfigTable, folder: Path) -> DeclaredLease:
+    """Returns the lease that a file declares.
+
+    Args:
+        table: The whole file.
+        folder: The directory of the file.
+
+    Raises:
+        InvalidOption: If a value is invalid.
+        ExtraMissing: If it needs an extra that is not installed.
+    """
+    every = tuple(dict.fromkeys((*_KEYS, *(key for keys in _OF_KIND.values() for key in keys))))
+    kind = table.table("lease", every).get("kind")
+    if not isinstance(kind, str) or kind not in _OF_KIND:
+        raise InvalidOption(f"{table.place} lease kind", kind, f"one of {', '.join(_OF_KIND)}")
+    options = ConfigTable(f"{table.place} lease", table.values["lease"], (*_KEYS, *_OF_KIND[kind]))
+    durations = options.picked(_KEYS[1:])
+
+    def made() -> Lease:
+        lease: Lease = options.made(lambda: Lease(_store(kind, options, folder), **durations))
+        return lease
+
+    if kind == "sql":
+        _reference(options)
+        try:
+            import sqlalchemy  # noqa: F401, PLC0415 - an optional dependency
+        except ImportError as error:
+            raise ExtraMissing("lease kind = 'sql'", error.name or "sqlalchemy", "sql") from None
+    else:
+        options.text("path")
+    return DeclaredLease(kind, made)
+
+
+def _store(kind: str, options: ConfigTable, folder: Path) -> LeaseStore:
+    if kind == "file":
+        return FileLeases(folder / options.text("path"))
+    from sqlalchemy import create_engine  # noqa: PLC0415 - an optional dependency
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 - as above
+
+    reference = _reference(options)
+    try:
+        engine = create_engine(reference.value(), pool_pre_ping=True, hide_parameters=True)
+    except (ArgumentError, ImportError) as error:
+        raise InvalidOption(
+            "url", str(reference), f"an address that SQLAlchemy knows: {type(error).__name__}"
+        ) from None
+    given: dict[str, Any] = options.picked(("table", "create"))
+    return SqlLeases(engine, options.text("name"), **given)
+
+
+def _reference(options: ConfigTable) -> SecretReference:
+    reference: SecretReference = options.made(lambda: SecretReference(options.text("url")))
+    return reference
+
 
 _TOP: Final = ("log", "log_name", "state", "lease", "http_kinds", "sinks")
 _OPTIONS: Final = (

@@ -13,7 +13,7 @@ import msgspec
 from publishers.errors import PenstockError
 from transports.sinks.errors import SinkError, shown_error
 from transports.sinks.log_sinks import LogSinks, order_of
-from transports.sinks.status import SinkStatus
+from transports.sinks.state import SinkStatus
 
 __all__ = ["ControlSocket", "asked", "status_document"]
 

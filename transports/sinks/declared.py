@@ -1,7 +1,8 @@
-"""Sinks declared over HTTP while a log is served: stored beside the log, so that they survive a restart."""
+"""Sinks declared over HTTP while a log is served: stored beside the log, so that they survive a restart; and those that are not declared any more."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,7 +15,8 @@ from transports.sinks.config import DeclaredSink, declared_sink
 from transports.sinks.directory import replace_file
 from transports.sinks.errors import SinkError
 
-__all__ = ["KINDS_FROM_AFAR", "StoredSinks", "secrets_of"]
+__all__ = ["KINDS_FROM_AFAR", "StoredSinks", "left_behind", "secrets_of"]
+
 
 KINDS_FROM_AFAR: Final = ("webhook",)
 """The kinds that may be declared over HTTP by default: they access no file, and only public addresses."""
@@ -130,3 +132,28 @@ def _check_url(place: str, text: str, own: str) -> None:
         good = False
     if not good:
         raise InvalidOption(place, HIDDEN, f"an address without credentials, or {own}NAME")
+
+
+_NAME: Final = "STARTED"  # in capitals, which the name of a sink has not
+
+
+def left_behind(directory: Path, declared: Collection[str], slots: Container[str]) -> list[str]:
+    """Notes the sinks that are started on a log; returns the names of earlier ones that are not declared any more and have a slot.
+
+    Args:
+        directory: The directory of the log.
+        declared: The names of the sinks that are started now.
+        slots: The names of the slots of the log.
+    """
+    path = directory / _FOLDER / _NAME
+    try:
+        before = msgspec.json.decode(path.read_bytes(), type=list[str])
+    except (OSError, msgspec.MsgspecError):  # without it, earlier sinks are not known
+        before = []
+    left = sorted(name for name in {*before} - {*declared} if name in slots)
+    names = sorted({*declared, *left})
+    if names != before:
+        with suppress(OSError):  # sinks also start while the disk is full
+            path.parent.mkdir(exist_ok=True)
+            replace_file(path, msgspec.json.encode(names))
+    return left

@@ -1,10 +1,6 @@
-"""Bodies of requests: a batch as bytes, the same in every attempt. Images are spliced in as the log's own bytes.
+"""Bodies of requests and values of records: the same in every attempt. Images are spliced in as the log's own bytes."""
 
-Only the fields of `ChangeObject` can tell a field-level change from a whole entity, and a schema from a row, so the other formats
-leave them out. The change of the entity, which is before its field-level changes, has the whole entity.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import groupby
@@ -19,15 +15,8 @@ from publishers.views.view import Content
 from transports.codec.events import encode_text
 from transports.sinks.sink import SinkBatch, SinkContext
 
-__all__ = [
-    "FORMATS",
-    "ChangeObject",
-    "WebhookFormat",
-    "WebhookSource",
-    "batch_id",
-    "change_object",
-    "cloudevent_object",
-]
+__all__ = ["FORMATS", "RECORDS", "WebhookSource", "batch_id", "change_object"]
+
 
 _DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
 # Tables by number, because the name property of an enum member takes longer than the rest of a field.
@@ -282,3 +271,59 @@ FORMATS: Final = {
     "keys": WebhookFormat("application/json", _keys),
 }
 """The formats by their names."""
+
+
+_LETTERS: Final = {
+    Operation.REMOVE: "d",
+    Operation.EXPIRE: "d",
+    Operation.TRUNCATE: "t",
+    Operation.READ: "r",
+}
+
+
+def _native_value(change: Change, context: SinkContext, _source: WebhookSource) -> ChangeObject:
+    return change_object(change, context)
+
+
+def _debezium(change: Change, context: SinkContext, source: WebhookSource) -> dict[str, Any]:
+    """The envelope of Debezium, without an embedded schema (``schemas.enable=false``)."""
+    letter = _LETTERS.get(change.operation)
+    if letter is None:
+        letter = "c" if change.before_bytes is None else "u"
+    moment = int(change.timestamp.timestamp() * 1000)
+    before, after = (
+        None if one is None else msgspec.Raw(one) for one in (change.before_bytes, change.body_bytes)
+    )
+    return {
+        "before": before,
+        "after": None if letter in "dt" else after,
+        "source": {
+            "version": "1",
+            "connector": "penstock",
+            "name": source.service,
+            "ts_ms": moment,
+            "snapshot": "true" if letter == "r" else "false",
+            "db": context.log_name,
+            "table": change.entity_type or (change.area.name if change.area is not Area.DATA else ""),
+            "log_id": context.log_id,
+            "position": str(change.position),
+            "id": context.change_id(change),
+        },
+        "op": letter,
+        "ts_ms": context.clock.now_us() // 1000,
+        "transaction": {
+            "id": f"{context.log_id}:{change.version}",
+            "total_order": change.index,
+            "data_collection_order": change.index,
+        },
+    }
+
+
+RECORDS: Final[
+    Mapping[str, Callable[[Change, SinkContext, WebhookSource], ChangeObject | dict[str, Any]]]
+] = {
+    "native": _native_value,
+    "debezium": _debezium,
+    "cloudevents": cloudevent_object,
+}
+"""The function that makes the value of a change, by the name of the format."""

@@ -9,9 +9,8 @@ import msgspec
 
 from publishers.errors import InvalidOption
 from publishers.model.change import Area, Change, Operation
-from transports.sinks.formats import WebhookSource
+from transports.sinks.formats import RECORDS, WebhookSource
 from transports.sinks.partitions import partition_of
-from transports.sinks.records import RECORDS
 from transports.sinks.sink import SinkContext
 
 __all__ = ["KafkaRecord", "KafkaRecords"]

@@ -10,7 +10,8 @@ from typing import Final, Protocol, Self
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import InvalidOption
 
-__all__ = ["Lease", "LeaseStore"]
+__all__ = ["Lease", "LeaseStore", "SinkLeading"]
+
 
 _LOG: Final = logging.getLogger("penstock.sinks")
 
@@ -180,3 +181,35 @@ class Lease:
 def _line(error: Exception) -> str:
     """Returns the first line of an error; those of databases have many."""
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+class SinkLeading:
+    """One runner's view of the lease.
+
+    Args:
+        lease: The lease; None for a runner that always sends.
+
+    Attributes:
+        epoch: The epoch of the lease that the runner sends under; None without a lease, or while it is not held.
+    """
+
+    def __init__(self, lease: Lease | None) -> None:
+        self._lease = lease
+        self.epoch = None if lease is None else lease.epoch
+
+    @property
+    def shared(self) -> bool:
+        """Whether several runners share the lease."""
+        return self._lease is not None
+
+    @property
+    def holds(self) -> bool:
+        """Whether to send and store: the lease is held, and has been since the slot was opened under it."""
+        lease = self._lease
+        return lease is None or (lease.epoch == self.epoch and lease.held())
+
+    def gain(self) -> bool:
+        """Looks for a new gain of the lease, after which what was read before must be dropped; returns whether it is held."""
+        if self._lease is not None:
+            self.epoch = self._lease.epoch
+        return self._lease is None or self._lease.held()

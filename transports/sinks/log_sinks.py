@@ -15,7 +15,7 @@ from transports.sinks.notes import SinkNotes
 from transports.sinks.options import SinkOptions
 from transports.sinks.runner import SinkRunner
 from transports.sinks.sink import Sink, SinkLog
-from transports.sinks.status import SinkStatus
+from transports.sinks.state import SinkStatus
 
 __all__ = ["LogSinks", "order_of"]
 

@@ -11,20 +11,16 @@ from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.model.position import Position
 from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, plain_error, shown_error
-from transports.sinks.failures import SinkFailures, SinkWork
-from transports.sinks.held import HeldTypes
 from transports.sinks.intake import SinkIntake, SinkProgress
-from transports.sinks.leading import SinkLeading
-from transports.sinks.lease import Lease
-from transports.sinks.notes import SinkNotes
+from transports.sinks.lease import Lease, SinkLeading
+from transports.sinks.notes import HeldTypes, SinkNotes
 from transports.sinks.options import SinkOptions
 from transports.sinks.outbox import SinkOutbox
+from transports.sinks.retry import SinkFailures, SinkVerdict, SinkWork, verdict_of
 from transports.sinks.sink import Sink, SinkContext, SinkGap, SinkLog
 from transports.sinks.sink_target import SinkTarget
-from transports.sinks.state import RUNNING, SinkEvent, SinkState, sink_state_after
-from transports.sinks.status import SinkCounters, SinkStatus
+from transports.sinks.state import RUNNING, SinkCounters, SinkEvent, SinkState, SinkStatus, sink_state_after
 from transports.sinks.supply import SinkSupply
-from transports.sinks.verdicts import SinkVerdict, verdict_of
 
 __all__ = ["SinkMachine"]
 

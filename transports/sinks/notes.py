@@ -1,4 +1,4 @@
-"""What a sink keeps across restarts besides the position of its slot: a small file that is replaced as a whole."""
+"""What a sink keeps across restarts besides the position of its slot, in a small file that is replaced as a whole; above all which entity types its target holds."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Any, Final
 import msgspec
 
 from publishers.errors import InvalidOption, PenstockError
+from publishers.model.change import Change
 from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from transports.sinks.directory import replace_file
-from transports.sinks.sink import EntitySpace
+from transports.sinks.sink import EntityEffect, EntitySpace, Sink, effect_of
 
-__all__ = ["GapNote", "HeldNote", "RowsNote", "SinkNote", "SinkNotes"]
+__all__ = ["GapNote", "HeldTypes", "RowsNote", "SinkNotes"]
+
 
 _FOLDER: Final = "sinks"
 _RIGHT: Final = "a note that a sink has written; delete it if what it says is of no use any more"
@@ -146,3 +148,64 @@ class SinkNotes:
             self._path.parent.mkdir(exist_ok=True)
             replace_file(self._path, msgspec.json.encode(note))
         self._current = note
+
+
+_APART: Final = (
+    "each would overwrite and truncate the other. Give every entity type its own, such as by {entity_type}, "
+    "or leave one out by the criteria of the sink"
+)
+
+
+class HeldTypes:
+    """The entity types that a sink has sent, with the space of each in the target; used by the thread that steps the runner.
+
+    The note of the sink keeps them, so that a restart does not let in what was refused before.
+
+    Args:
+        sink: The sink. Without a method ``space`` its target tells entity types apart by itself.
+        notes: The note of the sink.
+    """
+
+    def __init__(self, sink: Sink, notes: SinkNotes) -> None:
+        self._space: Any = getattr(sink, "space", None)
+        self._target, self._notes = repr(sink), notes
+        self._seen: set[str] = set()  # in the note, or without a space
+        self._new: dict[str, EntitySpace] = {}
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether the target tells entity types apart by itself, so that `flaw` finds none."""
+        return self._space is None
+
+    def flaw(self, change: Change) -> str | None:
+        """Returns why the target cannot hold the entity of a change; None if it can."""
+        kind = change.entity_type
+        if (
+            self._space is None
+            or kind is None
+            or kind in self._seen
+            or effect_of(change) is EntityEffect.NONE
+        ):
+            return None
+        space = self._space(kind)
+        if space is not None and kind not in self._new:
+            for other, held in {**self._noted(), **self._new}.items():
+                if other != kind and space.meets(held):
+                    return f"{self._target} would keep {kind!r} and {other!r} in {space}: {_APART}"
+            self._new[kind] = space
+        return None
+
+    def note(self) -> None:
+        """Notes the entity types that were found to fit since the last call; they must not be sent before.
+
+        Raises:
+            OSError: If the disk is full or fails.
+        """
+        if self._new:
+            self._notes.write(held=HeldNote(self._target, {**self._noted(), **self._new}))
+            self._seen |= self._new.keys()
+            self._new = {}
+
+    def _noted(self) -> dict[str, EntitySpace]:
+        held = self._notes.current.held
+        return held.spaces if held is not None and held.target == self._target else {}

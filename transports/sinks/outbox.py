@@ -9,10 +9,10 @@ from typing import Final
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget, shown_error
-from transports.sinks.held import HeldTypes
+from transports.sinks.notes import HeldTypes
 from transports.sinks.options import SinkOptions
 from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
-from transports.sinks.status import SinkCounters
+from transports.sinks.state import SinkCounters
 from transports.sinks.supply import SinkSupply
 
 __all__ = ["SinkOutbox"]

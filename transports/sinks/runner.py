@@ -3,24 +3,77 @@
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.criteria.criteria import Criteria
 from publishers.model.position import Position, Start
 from publishers.slots.slots import check_slot_name
-from transports.sinks.errors import SinkStopped
+from transports.sinks.errors import SinkStopped, plain_error
 from transports.sinks.lease import Lease
 from transports.sinks.machine import SinkMachine
 from transports.sinks.options import SinkOptions
-from transports.sinks.orders import SinkOrders
 from transports.sinks.sink import Sink, SinkLog
-from transports.sinks.state import SinkState
-from transports.sinks.status import SinkCounters, SinkStatus
+from transports.sinks.state import SinkCounters, SinkState, SinkStatus
 
 __all__ = ["SinkRunner"]
+
+
+T = TypeVar("T")
+
+
+class SinkOrders:
+    """A queue of calls, each with a future of its result.
+
+    Args:
+        name: The name of the sink.
+        wake: Called when an order arrives.
+    """
+
+    def __init__(self, name: str, wake: Callable[[], object]) -> None:
+        self._name, self._wake = name, wake
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._closed = False
+
+    def give(self, work: Callable[[], T]) -> "Future[T]":
+        """Queues a call; its future raises ``SinkStopped`` if the runner has stopped."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                future.set_exception(SinkStopped(self._name))
+                return future
+            self._waiting.append((work, future))
+        self._wake()
+        return future
+
+    def waits(self) -> bool:
+        """Whether a call is queued."""
+        return bool(self._waiting)
+
+    def obey(self) -> None:
+        """Makes the queued calls, in order."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                work, future = self._waiting.popleft()
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - passed on to the ordering thread
+                future.set_exception(plain_error(error))
+
+    def close(self) -> None:
+        """Refuses the queued calls, and all later ones."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            future.set_exception(SinkStopped(self._name))
+
 
 _LOG: Final = logging.getLogger("penstock.sinks")
 

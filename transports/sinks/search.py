@@ -14,12 +14,21 @@ from publishers.model.change import Change
 from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
-from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.retry import check_seconds
 from transports.sinks.search_connection import BoundedConnection
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
+from transports.sinks.sink import (
+    EntityEffect,
+    EntitySpace,
+    ItemResult,
+    ItemVerdict,
+    SinkBatch,
+    SinkContext,
+    SinkGap,
+    Unfit,
+    effect_of,
+)
 from transports.sinks.tls import TargetTls
 
 __all__ = ["SearchSink"]

@@ -1,20 +1,21 @@
-"""The interface of sinks: the batches that a sink receives, its context, and its results."""
+"""The interface of sinks: the batches that a sink receives, its context, its results, and the effect of a change on a target that keeps entities."""
 
 import enum
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self
 
 from flow.clock import Clock
 from publishers.errors import HistoryPruned, PositionError
-from publishers.model.change import Change
+from publishers.model.change import Area, Change, Operation
 from publishers.model.position import Position
 from publishers.snapshots import SnapshotChange
 from publishers.views.view import Images, View
 from transports.sinks.errors import TargetOfOtherHistory
 
 __all__ = [
+    "EntityEffect",
     "EntitySpace",
     "ItemResult",
     "ItemVerdict",
@@ -23,6 +24,8 @@ __all__ = [
     "SinkContext",
     "SinkGap",
     "SinkLog",
+    "Unfit",
+    "effect_of",
 ]
 
 
@@ -346,3 +349,36 @@ class Sink(Protocol):
     def alive(self) -> bool:
         """Returns whether the target answers; called before a batch is sent while the circuit is open."""
         ...
+
+
+class EntityEffect(enum.Enum):
+    """The effect on an entity, or on all entities of a type."""
+
+    PUT = "PUT"
+    """The entity gets the body as its state."""
+    DELETE = "DELETE"
+    """The entity is removed."""
+    CLEAR = "CLEAR"
+    """All entities of the type are removed."""
+    NONE = "NONE"
+    """None: the change concerns no entity, or repeats a part of another change."""
+
+
+_EFFECTS: Final = {
+    Operation.UPSERT: EntityEffect.PUT,
+    Operation.READ: EntityEffect.PUT,
+    Operation.REMOVE: EntityEffect.DELETE,
+    Operation.EXPIRE: EntityEffect.DELETE,
+    Operation.TRUNCATE: EntityEffect.CLEAR,
+}
+
+
+class Unfit(ValueError):
+    """A change that the target can never hold."""
+
+
+def effect_of(change: Change) -> EntityEffect:
+    """Returns the effect of a change."""
+    if change.area is not Area.DATA or change.field is not None:
+        return EntityEffect.NONE
+    return _EFFECTS.get(change.operation, EntityEffect.NONE)

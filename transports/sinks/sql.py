@@ -14,11 +14,19 @@ from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.sinks.bounded import ANSWER_BYTES, AnswerBound
-from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import EntitySpace, ItemResult, SinkBatch, SinkContext, SinkGap
+from transports.sinks.sink import (
+    EntityEffect,
+    EntitySpace,
+    ItemResult,
+    SinkBatch,
+    SinkContext,
+    SinkGap,
+    Unfit,
+    effect_of,
+)
 from transports.sinks.sql_places import SqlPlaces
 from transports.sinks.sql_refusals import refuses_values, said_of
 from transports.sinks.sql_table import IDENTIFIERS, EntityTable, SqlTable, check_identifier

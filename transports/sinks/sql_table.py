@@ -13,8 +13,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
-from transports.sinks.effects import EntityEffect, Unfit
 from transports.sinks.errors import TargetRefused
+from transports.sinks.sink import EntityEffect, Unfit
 from transports.sinks.sql_values import converter
 
 __all__ = ["IDENTIFIERS", "EntityTable", "SqlTable", "check_identifier"]

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from publishers.lossless import reader
-from transports.sinks.effects import Unfit
+from transports.sinks.sink import Unfit
 
 __all__ = ["converter"]
 

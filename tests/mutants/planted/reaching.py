@@ -30,7 +30,7 @@ REACHING: Final = (
     ),
     Fault(
         "F2",
-        "transports/sinks/effects.py",
+        "transports/sinks/sink.py",
         "Operation.EXPIRE: EntityEffect.DELETE",
         "Operation.EXPIRE: EntityEffect.NONE",
         "an entity that expired stays at the target",

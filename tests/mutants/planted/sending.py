@@ -9,21 +9,21 @@ __all__ = ["SENDING"]
 SENDING: Final = (
     Fault(
         "F111",
-        "transports/sinks/records.py",
+        "transports/sinks/formats.py",
         'Operation.READ: "r"',
         'Operation.READ: "c"',
         "Debezium says that a row of a snapshot was created",
     ),
     Fault(
         "F166",
-        "transports/sinks/records.py",
+        "transports/sinks/formats.py",
         'letter = "c" if change.before_bytes is None else "u"',
         'letter = "u"',
         "Debezium says that a new row was updated",
     ),
     Fault(
         "F166",
-        "transports/sinks/records.py",
+        "transports/sinks/formats.py",
         "moment = int(change.timestamp.timestamp() * 1000)",
         "moment = int(change.timestamp.timestamp())",
         "Debezium's ts_ms counts seconds",

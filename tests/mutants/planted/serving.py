@@ -253,7 +253,7 @@ SERVING: Final = (
     ),
     Fault(
         "F123",
-        "transports/sinks/leading.py",
+        "transports/sinks/lease.py",
         "return lease is None or (lease.epoch == self.epoch and lease.held())",
         "return lease is None or lease.held()",
         "a lease that was lost and gained again in between is taken for the same",

@@ -15,9 +15,8 @@ from tests.harness.missing import skip_without_package
 from tests.transports.sinks.mock_broker import MockBroker
 from tests.transports.sinks.targets import QUICK, HandClock
 from transports.sinks import SinkBatch, SinkContext
-from transports.sinks.formats import FORMATS, WebhookSource
+from transports.sinks.formats import FORMATS, RECORDS, WebhookSource
 from transports.sinks.kafka import KafkaSink
-from transports.sinks.records import RECORDS
 
 BEFORE = {"a": 1, "b": 2, "items": [1], "tags": ["x", "y"]}
 AFTER = {"a": 3, "items": [1, 2, 3], "tags": ["x", "z"]}

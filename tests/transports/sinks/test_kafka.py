@@ -14,10 +14,9 @@ from tests.harness.ports import free_port
 from tests.transports.sinks.mock_broker import MockBroker
 from tests.transports.sinks.targets import GoingClock, HandClock, rigged
 from transports.sinks import SinkContext, SinkState, TargetUnavailable, kafka
-from transports.sinks.formats import WebhookSource
+from transports.sinks.formats import RECORDS, WebhookSource
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
 from transports.sinks.partitions import partition_of
-from transports.sinks.records import RECORDS
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ import sqlalchemy as sql
 from penstock_cdc.errors import InvalidOption
 from tests.harness.scale import scaled
 from transports.sinks.file_leases import FileLeases
-from transports.sinks.leading import SinkLeading
-from transports.sinks.lease import Lease
+from transports.sinks.lease import Lease, SinkLeading
 from transports.sinks.sql_leases import SqlLeases
 
 

@@ -12,8 +12,7 @@ from publishers.model.change import Area
 from publishers.views.view import View
 from tests.transports.sinks.targets import QUICK, HandClock
 from transports.sinks import SinkContext
-from transports.sinks.formats import WebhookSource
-from transports.sinks.records import RECORDS
+from transports.sinks.formats import RECORDS, WebhookSource
 
 LETTERS = {
     (Operation.UPSERT, False): "c",

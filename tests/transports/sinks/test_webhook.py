@@ -25,8 +25,7 @@ from transports.sinks import (
     TargetUnavailable,
     TooLargeForTarget,
 )
-from transports.sinks.signatures import sign
-from transports.sinks.webhook import WebhookSink, WebhookSource
+from transports.sinks.webhook import WebhookSink, WebhookSource, sign
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "webhooks"
 SECRET = "whsec_" + "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0"

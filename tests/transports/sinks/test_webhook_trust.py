@@ -19,8 +19,7 @@ from transports.sinks import (
     TargetUnavailable,
 )
 from transports.sinks.network import AddressGuard, GuardedNetwork
-from transports.sinks.signatures import sign
-from transports.sinks.webhook import WebhookSink, WebhookTls
+from transports.sinks.webhook import WebhookSink, WebhookTls, sign
 
 
 class TestSignature:
