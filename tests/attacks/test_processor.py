@@ -8,7 +8,7 @@ import pytest
 
 from tests.attacks.raw_http import Client, head
 from tests.transports.principals import knowing
-from tests.transports.resp.conftest import resp  # noqa: F401 - a fixture of the neighbours
+from tests.transports.resp.conftest import raw, resp  # noqa: F401 - fixtures of the neighbours
 from transports import Grant, LogAction
 from transports.tcp.shares import SHARES, Shares
 
@@ -97,5 +97,32 @@ async def test_so_is_it_at_the_redis_port(resp, charged, until, monkeypatch):  #
     assert not reader._buffer
     monkeypatch.undo()
     assert await reader.readline() == b"+PONG\r\n"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_its_connections_that_read_nothing_are_aborted_in_time_all_the_same(
+    resp,  # noqa: F811 - the fixture
+    raw,  # noqa: F811 - likewise
+    log,
+    fill,
+    charged,
+    until,
+):
+    """F147: what a payer holds is let go by the clock, also while nothing is read from it: bytes that are unsent have their bound."""
+    fill(20, body="x" * 50_000)
+    server = resp(late_share=SHARE, stall_timeout=0.5)
+    for _ in range(3):
+        raw(server).send("CDCPOLL", "0", "100", times=4)
+    await until(lambda: len(server.figures()["ended"]) or server.figures()["unsentBytes"] > 2_000_000)
+    SHARES.spend(("127.0.0.1",), 1e9)  # it owes for twenty seconds
+    SHARES.spend("ann", 9.0)
+    held = SHARES.held
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"PING\r\n")
+    await until(lambda: server.figures()["ended"].get("STALLED") == 3)
+    assert server.figures()["unsentBytes"] == 0
+    await until(lambda: SHARES.held > held + 5)
+    assert not reader._buffer  # it is held all the time
     writer.close()
     await writer.wait_closed()
