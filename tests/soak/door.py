@@ -23,6 +23,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -69,12 +70,12 @@ roles = ["operator"]
 logs = ["*", "$system"]
 actions = ["READ", "OPERATE"]
 """
-LEAVING: Final = 30.0
-"""Seconds after the attackers have left in which everything has to be as before."""
 COMMAND: Final = (
     *(sys.executable, "-m", "transports.cli", "serve", "--own", "--state"),
     *("--port", "0", "--resp", "0"),
 )
+PATIENCE: Final = 120.0
+"""Seconds until each kind of attackers has come at the latest."""
 WARM: Final = 3.0
 """Seconds until all honest clients are at work."""
 BURN: Final = """
@@ -100,7 +101,9 @@ class Plan:
         pause: Seconds on average between four commits of an appending client and the next four.
         seeds: Entities in the state, of a kilobyte each.
         rounds: How many.
-        seconds: How long attackers are there in each; the control takes half as long.
+        seconds: How long attackers are there in each, and at least until each kind has come.
+        control: Seconds of the control for each second of these; 0 for none.
+        leaving: Seconds after the attackers have left in which everything has to be as before.
         resident: Most MiB that the server may have beyond those before the attackers came.
     """
 
@@ -117,6 +120,8 @@ class Plan:
     seeds: int = 20_000
     rounds: int = 10
     seconds: float = 120.0
+    control: float = 0.5
+    leaving: float = 30.0
     resident: int = 512
 
     @property
@@ -137,6 +142,7 @@ class Report:
         ended: How many connections the server ended, and why.
         most: The most of each figure of the server in any second; ``resident`` in MiB, ``descriptors``, ``threads``,
             ``answer`` in seconds, of the question for the figures itself.
+        payers: The most seconds of the processor that each payer was told to have taken in about a second.
         before, after: Descriptors, threads and MiB before the first attackers, and after the last.
         settled: Seconds until everything was as before, in each round.
         cut: How often honest clients were cut off.
@@ -150,6 +156,7 @@ class Report:
     made: Counter[str] = field(default_factory=Counter)
     ended: dict[str, float] = field(default_factory=dict)
     most: dict[str, float] = field(default_factory=dict)
+    payers: dict[str, float] = field(default_factory=dict)
     before: dict[str, float] = field(default_factory=dict)
     after: dict[str, float] = field(default_factory=dict)
     settled: list[float] = field(default_factory=list)
@@ -197,6 +204,11 @@ class Served:
         took = time.monotonic() - began
         told = {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines if x[0] != "#")}
         return {**told, **self.process(), "answer": took}
+
+    def payers(self) -> dict[str, float]:
+        """Whoever has taken most of the processor lately, in seconds."""
+        told: dict[str, float] = json.loads(self.ask("/statistics"))["payers"]
+        return told
 
     def process(self) -> dict[str, float]:
         """What the system tells of the process."""
@@ -273,12 +285,19 @@ class _Siege:
                 command("begin")
                 with self._watched():
                     found = self._measure(ask, plan.seconds, {**pids, "attackers": attackers})
+                    wait_until(partial(self._have_come, command), timeout=PATIENCE)
                 report.attacked.append(found)
                 report.made.update(command("made"))
             report.settled.append(self._settle())
-            with burning(found["attackers"]):
-                report.control.append(self._measure(ask, plan.seconds / 2, pids))
+            if plan.control:
+                with burning(found["attackers"]):
+                    report.control.append(self._measure(ask, plan.seconds * plan.control, pids))
         report.after = self._still()
+
+    def _have_come(self, command: Any) -> bool:
+        """Whether each kind of attackers has come, and whoever asks for most of the processor was told."""
+        kinds = {kind for kind, count in self._plan.attackers.items() if count}
+        return kinds <= command("made").keys() and bool(self._report.payers)
 
     def _measure(self, ask: Any, seconds: float, pids: dict[str, int]) -> dict[str, Any]:
         before, began = {name: processor_time(pid) for name, pid in pids.items()}, time.monotonic()
@@ -295,12 +314,14 @@ class _Siege:
         def watch() -> None:
             while not over.wait(1.0):
                 try:
-                    figures = self._served.figures()
+                    figures, payers = self._served.figures(), self._served.payers()
                 except OSError as error:
                     faults.append(f"an operator was not answered: {error}")
                     continue
                 for name, value in figures.items():
                     most[name] = max(most.get(name, value), value)
+                for name, value in payers.items():
+                    self._report.payers[name] = max(self._report.payers.get(name, value), value)
                 faults.extend(exceeded(figures))
 
         watcher = threading.Thread(target=watch)
@@ -337,9 +358,9 @@ class _Siege:
             }
 
         try:
-            wait_until(lambda: not rest(), rest, timeout=LEAVING)
+            wait_until(lambda: not rest(), rest, timeout=plan.leaving)
         except AssertionError as error:
-            self._report.faults.append(f"after {LEAVING} s: {error}")
+            self._report.faults.append(f"after {plan.leaving} s: {error}")
         return time.monotonic() - began
 
 
@@ -445,8 +466,10 @@ def main(arguments: Sequence[str]) -> int:
             print(
                 f"{name}: {found['rate']:,.0f} events/s, {late}; {found['commits']} commits, {took}, of work meanwhile {worked}; processors: {spent}"
             )
-    ratios = compared(report)
-    print("beside the control:", {name: round(value, 2) for name, value in ratios.items()})
+    if report.control:
+        ratios = compared(report)
+        print("beside the control:", {name: round(value, 2) for name, value in ratios.items()})
+    print("seconds of each that payers took at most:", report.payers)
     print("attackers came:", dict(report.made))
     print("connections that the server ended:", report.ended)
     print(

@@ -31,6 +31,7 @@ _AGAIN: Final = 60.0  # seconds until a port says again that it lacks descriptor
 _PAUSE: Final = 0.1  # seconds until a port without descriptors looks for one again
 _SHARE: Final = 4  # the part of all descriptors that is left for logs if they are few
 _ENOUGH: Final = 16_384  # descriptors for `Limits.connections` by default, and the logs
+_PAYERS: Final = 16  # who are named in statistics
 _said: set[tuple[int, int]] = set()
 
 
@@ -79,11 +80,12 @@ class SilentConnections:
 SILENT: Final = SilentConnections()
 
 
-def figures_of_process() -> dict[str, float]:
+def figures_of_process() -> dict[str, Any]:
     """Returns what all ports of the process have in common, for its statistics."""
     return {
         "silentConnections": len(SILENT),
         "chargedSeconds": SHARES.taken,
+        "payers": SHARES.most(_PAYERS),
         "heldTurns": SHARES.held,
         "lateSeconds": SHARES.late,
     }

@@ -6,7 +6,9 @@ is read in each run of a loop; none while loops are late all the same. Nobody wa
 """
 
 import asyncio
+import heapq
 import math
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Hashable
@@ -95,6 +97,16 @@ class Shares:
     def lately(self, payer: Hashable) -> float:
         """Returns the seconds that a payer has taken lately."""
         return self._payers.get(payer, 0.0) / self._weight()
+
+    def most(self, count: int) -> dict[str, float]:
+        """Returns whoever has taken most lately, the most first, with their seconds; an address without the tuple around it."""
+        with self._lock:
+            weight, payers = self._weight(), list(self._payers.items())
+        found = heapq.nlargest(count, payers, key=operator.itemgetter(1))
+        return {
+            str(payer[0] if isinstance(payer, tuple) else payer): round(taken / weight, 4)
+            for payer, taken in found
+        }
 
     def beyond(self, payer: Hashable, share: float) -> bool:
         """Whether a payer has taken more than its share, and others have taken something too.

@@ -119,6 +119,16 @@ def test_work_is_charged_also_if_it_fails():
     assert len(shares) == 1
 
 
+def test_those_who_take_most_are_named_for_operators():
+    time = Time()
+    shares = spent(time, eve=1.0, ann=0.5, ben=0.25)
+    shares.spend(("10.0.0.1",), 0.75)
+    assert shares.most(3) == {"eve": 1.0, "10.0.0.1": 0.75, "ann": 0.5}
+    assert list(shares.most(9)) == ["eve", "10.0.0.1", "ann", "ben"]
+    time.now += 1.0
+    assert shares.most(1) == {"eve": 0.3679}
+
+
 def test_an_address_is_no_name():
     class Peer(asyncio.BaseTransport):
         def get_extra_info(self, name, default=None):
