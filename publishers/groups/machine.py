@@ -11,8 +11,8 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 
 from flow.clock import Clock
+from publishers.groups.consumers import GroupConsumer, GroupConsumers
 from publishers.groups.intake import GroupIntake
-from publishers.groups.members import GroupConsumer, GroupConsumers
 from publishers.groups.record import JournalChanges, OpenRow, row_of
 from publishers.groups.schedule import GroupBreaker, GroupTimers, ReadyHeap
 from publishers.groups.settings import GroupSettings

@@ -8,12 +8,12 @@ from weakref import WeakSet
 from flow.contracts import Subscriber
 from flow.executors import AnyExecutor
 from publishers.errors import PenstockError
+from publishers.groups.consumers import GroupConsumer
 from publishers.groups.delivery import (
     ClaimedDeliveries,
     GroupDelivery,
 )
 from publishers.groups.machine import GroupMachine
-from publishers.groups.members import GroupConsumer
 from publishers.groups.served_group import ServedGroup
 from publishers.groups.state import DeliveryState
 from publishers.groups.subscription import DeliveryFeed, DeliverySubscription

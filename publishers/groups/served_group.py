@@ -10,9 +10,9 @@ from flow.executors import AnyExecutor
 from publishers.criteria.predicate import Predicate
 from publishers.errors import HistoryPruned, PenstockError
 from publishers.groups.book import GroupBook
+from publishers.groups.consumers import GroupConsumer
 from publishers.groups.dead_letters import DeadLetters, letter_of
 from publishers.groups.delivery import GroupDelivery
-from publishers.groups.members import GroupConsumer
 from publishers.groups.ports import GroupLog
 from publishers.groups.state import GroupState
 from publishers.groups.subscription import DeliverySubscription, ReadBounds

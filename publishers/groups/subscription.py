@@ -12,9 +12,9 @@ from flow.drain import COMPLETED, Drain, Outcome
 from flow.executors import AnyExecutor
 from flow.misuse import require_subscriber
 from publishers.errors import LogClosed, PenstockError
+from publishers.groups.consumers import GroupConsumer
 from publishers.groups.delivery import GroupDelivery
 from publishers.groups.errors import GroupPaused
-from publishers.groups.members import GroupConsumer
 
 if TYPE_CHECKING:
     from publishers.groups.ports import GroupLog

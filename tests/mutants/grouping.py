@@ -161,7 +161,7 @@ GROUPING = [
     # Who counts.
     _mutant(
         "who has joined again still counts",
-        _GROUPS + "members:GroupConsumers.check",
+        _GROUPS + "consumers:GroupConsumers.check",
         "if current is not consumer:",
         "if current is None:",
     ),
@@ -173,7 +173,7 @@ GROUPING = [
     ),
     _mutant(
         "what a name had is lost when it joins again",
-        _GROUPS + "members:GroupConsumers.join",
+        _GROUPS + "consumers:GroupConsumers.join",
         "consumer.pending, before.pending = before.pending, {}",
         "pass",
     ),

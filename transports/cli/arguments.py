@@ -4,11 +4,16 @@ import argparse
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from transports.cli import lines
 
-__all__ = ["ArgumentParser", "number", "readers_of"]
+__all__ = ["PLACES", "ArgumentParser", "number", "readers_of"]
+
+PLACES: Final = (
+    "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
+)
+"""How the position of a consumer may be told, for help texts."""
 
 
 class ArgumentParser(argparse.ArgumentParser):

@@ -16,13 +16,12 @@ from publishers.log.changelog import ChangeLog
 from publishers.log.dead_log import DeadLetterLog
 from publishers.model.change import time_of
 from publishers.model.position import Position, PositionToken
-from transports.cli.arguments import ArgumentParser
+from transports.cli.arguments import PLACES, ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.group_afar import asked_of, groups_of
 from transports.cli.http import add_token
-from transports.cli.output import fields, print_json, show
-from transports.cli.places import PLACES, existing, lag_text, table
-from transports.cli.source import followed, url_of
+from transports.cli.output import fields, lag_text, print_json, show, table
+from transports.cli.source import existing, followed, url_of
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.groups import letter_json
 from transports.codec.starts import start_of_text

@@ -2,12 +2,12 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
-__all__ = ["clean", "fields", "print_json", "show"]
+__all__ = ["clean", "fields", "lag_text", "print_json", "show", "table"]
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -35,6 +35,28 @@ def fields(document: Mapping[str, object]) -> Iterator[str]:
     for name, value in document.items():
         words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
         yield f"{words}: {_text(value)}"
+
+
+def lag_text(lag: Mapping[str, Any], *units: str) -> str:
+    """Formats a lag for people, with the measures that are known; ``-`` if none is.
+
+    Args:
+        lag: The measures by unit.
+        units: The counts to show before the seconds; all by default.
+    """
+    known = [
+        (lag[unit], unit) for unit in units or ("versions", "changes", "bytes") if lag.get(unit) is not None
+    ]
+    counts = [f"{count} {unit.removesuffix('s') if count == 1 else unit}" for count, unit in known]
+    seconds = [] if lag["seconds"] is None else [f"{lag['seconds']:.0f} s"]
+    return ", ".join([*counts, *seconds]) or "-"
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields the rows as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _text(value: object) -> str:

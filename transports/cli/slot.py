@@ -11,13 +11,12 @@ from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken
 from publishers.slots.errors import NoSuchSlot
 from publishers.slots.state import SlotStatistics
-from transports.cli.arguments import ArgumentParser
+from transports.cli.arguments import PLACES, ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.http import add_token
-from transports.cli.output import fields, show
-from transports.cli.places import PLACES, existing, lag_text, table
+from transports.cli.output import fields, lag_text, show, table
 from transports.cli.remote import ask_remote
-from transports.cli.source import followed, url_of
+from transports.cli.source import existing, followed, url_of
 from transports.client.remote_slots import RemoteSlots
 from transports.codec.slots import SlotInfo
 from transports.codec.starts import start_of_text

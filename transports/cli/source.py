@@ -1,5 +1,6 @@
 """Interprets the source of a command: a server, a log, or a log of a store; the files of a directory tell which."""
 
+import argparse
 import contextlib
 import logging
 from collections.abc import Iterator
@@ -15,7 +16,16 @@ from publishers.store.store import ChangeStore
 from publishers.wal import RealFileSystem
 from transports.client.urls import address_meant, websocket_url
 
-__all__ = ["check_directory", "directory_of", "followed", "is_store", "logs_in", "owned", "url_of"]
+__all__ = [
+    "check_directory",
+    "directory_of",
+    "existing",
+    "followed",
+    "is_store",
+    "logs_in",
+    "owned",
+    "url_of",
+]
 
 
 def url_of(source: str) -> str | None:
@@ -148,6 +158,16 @@ def owned(directory: str, name: str | None, *, lasting: bool = False, **options:
     path = Path(directory) / entry.directory
     with ChangeLog.open(path, borrowed=True, **{**entry.options, **options}) as log:
         log.name = entry.name
+        yield log
+
+
+@contextlib.contextmanager
+def existing(chosen: argparse.Namespace) -> Iterator[ChangeLog]:
+    """Opens an existing log for writing, because only the owner may change the positions of consumers."""
+    path = Path(chosen.directory)
+    if not is_store(chosen.directory) and kind_of(RealFileSystem(), path) != "log":
+        raise NotALog(path, "there is none; 'penstock append' makes one")
+    with owned(chosen.directory, chosen.log) as log:
         yield log
 
 

@@ -20,10 +20,10 @@ from publishers.views.view import Content, Images, Integers
 from transports.cli.arguments import ArgumentParser, number
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.http import add_token
+from transports.cli.interrupts import wait_for
 from transports.cli.remote import remote_of
 from transports.cli.source import followed, url_of
 from transports.cli.view import add_view, mask_of, view_of
-from transports.cli.wait import wait_for
 from transports.client.backoff import Backoff
 from transports.client.remote_feed import RemoteSubscription
 from transports.client.remote_slots import RemoteSlot

@@ -13,7 +13,7 @@ from publishers import ChangeLog, ChangeStore
 from tests.transports.cli.test_program import one_line
 from transports import ExtraMissing
 from transports.cli import main
-from transports.cli.sources import sources_of
+from transports.cli.serve import sources_of
 
 MODULE = """
 from publishers import PageSource
