@@ -22,7 +22,6 @@ from publishers.blocks.decode import (
     names_of,
     stored_rows,
 )
-from publishers.blocks.memo import SHELVES_MAX, Shelf
 from publishers.lossless import flaw_of
 from publishers.model.change import Area, Change, Operation, time_of
 from publishers.model.position import Position
@@ -32,7 +31,28 @@ from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.format.frame import FIRST, LAST
 
-__all__ = ["BLOCK_BYTES", "Block", "seen_error", "seen_linked"]
+__all__ = ["BLOCK_BYTES", "SHELVES_MAX", "Block", "Shelf", "seen_error", "seen_linked"]
+
+
+SHELVES_MAX: Final = 32
+"""Most views, for each form in which changes are delivered, whose derived data a block caches.
+
+This bounds the memory of a block to that multiple of one view's, however many views there are.
+"""
+
+
+class Shelf:
+    """The data derived from a block for one view and one form.
+
+    Attributes:
+        nbytes: Its approximate bytes.
+    """
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self) -> None:
+        self.nbytes: int = 0
+
 
 BLOCK_BYTES: Final = 2_500
 """Approximate bytes of a block's objects beside the stored bytes; measured on CPython 3.11."""

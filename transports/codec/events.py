@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers.blocks.block import Block, seen_error, seen_linked
+from publishers.blocks.block import Block, Shelf, seen_error, seen_linked
 from publishers.blocks.decode import KEYLESS, names_of
-from publishers.blocks.memo import Shelf
 from publishers.blocks.slices import Slice
 from publishers.fanout.batch import Batch
 from publishers.lossless import flaw_of

@@ -22,8 +22,7 @@ from graphql import (
 )
 from graphql.execution import Executor
 
-from publishers.blocks.block import Block
-from publishers.blocks.memo import Shelf
+from publishers.blocks.block import Block, Shelf
 from publishers.blocks.slices import Slice
 from publishers.criteria.cost import Cost, weigh
 from publishers.errors import TooCostly

@@ -1,8 +1,7 @@
 """What a block keeps of what was made of it, whatever the number of views."""
 
 from publishers import Content, View, upsert
-from publishers.blocks.block import BLOCK_BYTES, Block
-from publishers.blocks.memo import SHELVES_MAX, Shelf
+from publishers.blocks.block import BLOCK_BYTES, SHELVES_MAX, Block, Shelf
 from publishers.mutations.mutation import columns_of
 
 
