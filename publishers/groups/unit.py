@@ -1,7 +1,7 @@
 """Units: what a group delivers as one (a change, or a transaction that was gathered), and the lines in which units wait for each other."""
 
 from collections import deque
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,10 +12,7 @@ from publishers.model.position import Position
 __all__ = ["EVERYTHING", "GatheredTransaction", "GroupLane", "GroupUnit", "Holder", "LanePlan", "ReadRow"]
 
 
-T = TypeVar("T")
-
-
-class LinePlace(Generic[T]):
+class LinePlace:
     """One place in a line.
 
     Attributes:
@@ -27,14 +24,14 @@ class LinePlace(Generic[T]):
 
     __slots__ = ("before", "behind", "item", "line")
 
-    def __init__(self, item: T, line: "GroupLine[T]") -> None:
-        self.item: T = item
-        self.line: GroupLine[T] = line
-        self.before: LinePlace[T] | None = None
-        self.behind: LinePlace[T] | None = None
+    def __init__(self, item: "GroupUnit", line: "GroupLine") -> None:
+        self.item: GroupUnit = item
+        self.line: GroupLine = line
+        self.before: LinePlace | None = None
+        self.behind: LinePlace | None = None
 
 
-class GroupLine(Generic[T]):
+class GroupLine:
     """A doubly linked list: removing a place costs the same anywhere in it, and frees all of its memory.
 
     Attributes:
@@ -45,15 +42,15 @@ class GroupLine(Generic[T]):
     __slots__ = ("head", "tail")
 
     def __init__(self) -> None:
-        self.head: LinePlace[T] | None = None
-        self.tail: LinePlace[T] | None = None
+        self.head: LinePlace | None = None
+        self.tail: LinePlace | None = None
 
     @property
-    def first(self) -> T | None:
+    def first(self) -> "GroupUnit | None":
         """The first item; None if the line is empty."""
         return None if self.head is None else self.head.item
 
-    def append(self, item: T) -> LinePlace[T]:
+    def append(self, item: "GroupUnit") -> LinePlace:
         """Adds an item at the end; returns its place."""
         place, last = LinePlace(item, self), self.tail
         place.before = last
@@ -64,7 +61,7 @@ class GroupLine(Generic[T]):
         self.tail = place
         return place
 
-    def remove(self, place: LinePlace[T]) -> None:
+    def remove(self, place: LinePlace) -> None:
         """Removes a place."""
         before, behind = place.before, place.behind
         if before is None:
@@ -139,7 +136,7 @@ class GroupUnit(msgspec.Struct, eq=False):
     waiters: "dict[GroupUnit, None] | None" = None
     blocker: "GroupUnit | None" = None
     recalled: bool = False
-    places: "dict[GroupLane, LinePlace[GroupUnit]] | None" = None
+    places: "dict[GroupLane, LinePlace] | None" = None
     stored: bool = False
 
     def blame(self, error: str) -> None:
@@ -159,8 +156,8 @@ class LanePlan:
 
     def __init__(self, units: dict[Position, GroupUnit]) -> None:
         self._units = units
-        self._keys: dict[GroupLane, GroupUnit | GroupLine[GroupUnit]] = {}
-        self._barriers: dict[GroupLane, GroupLine[GroupUnit]] = {}
+        self._keys: dict[GroupLane, GroupUnit | GroupLine] = {}
+        self._barriers: dict[GroupLane, GroupLine] = {}
         self._before: dict[
             str, deque[GroupUnit]
         ] = {}  # by entity type with a barrier: the units of it in log order, some of which may be done
@@ -254,7 +251,7 @@ class LanePlan:
         return before[0]
 
     @staticmethod
-    def _enter(line: "GroupLine[GroupUnit]", lane: GroupLane, unit: GroupUnit) -> None:
+    def _enter(line: GroupLine, lane: GroupLane, unit: GroupUnit) -> None:
         if unit.places is None:
             unit.places = {}
         unit.places[lane] = line.append(unit)
