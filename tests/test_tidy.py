@@ -12,6 +12,8 @@ PACKAGES = ("flow", "publishers", "transports", "penstock_cdc")
 FLIGHTS = ROOT / "examples" / "flights"
 FOLDERS = [*(ROOT / package for package in PACKAGES), FLIGHTS]
 SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
+FILES_MOST = 595
+"""Files of the packages, which only gets lower: more files are more places to look for one thing."""
 ON_A_LOOP_OF_ITS_OWN = {"publishers/spark/server_log.py"}
 OUTSIDE_THE_FILESYSTEM = {
     f"publishers/wal/disk/{one}.py" for one in ("descriptors", "filesystem", "modes", "notify")
@@ -37,6 +39,11 @@ def test_a_module_is_one_idea():
     for path in SOURCES:
         count = lines_of_code(path.read_text())
         assert count <= 400, f"{name(path)}: {count} lines of code are two ideas, at most 400 are one"
+
+
+def test_a_small_part_of_an_idea_has_no_file_of_its_own():
+    count = sum(not path.is_relative_to(FLIGHTS) for path in SOURCES)
+    assert count <= FILES_MOST, f"{count} files: let what always changes together be in one file"
 
 
 def test_docstrings_comments_and_blank_lines_are_no_code():
