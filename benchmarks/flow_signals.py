@@ -212,7 +212,7 @@ def streams() -> Table:
 
         return asyncio.run(main())
 
-    mapped = flow.operators.transforming(int)
+    mapped = flow.operators.map(int)
     figures = compare(
         "a stream for one subscriber",
         "elements/CPU-s",
