@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption
 from publishers.groups.dead_letters import read_letter
 from publishers.groups.delivery import DeadLetter
@@ -18,20 +19,35 @@ from publishers.model.change import time_of
 from publishers.model.position import Position, PositionToken
 from transports.cli.arguments import PLACES, ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
-from transports.cli.group_afar import asked_of, groups_of
+from transports.cli.group_afar import ask_groups, groups_of
 from transports.cli.http import add_token
 from transports.cli.output import fields, lag_text, print_json, show, table
+from transports.cli.remote import carry_out
 from transports.cli.source import existing, followed, url_of
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.groups import letter_json
-from transports.codec.starts import start_of_text
+from transports.codec.starts import start_json, start_of_text
 from transports.codec.stored import stored_groups_json, stored_groups_of
+from transports.operations.groups import (
+    GROUPS,
+    CreateGroup,
+    GroupOperation,
+    ListPending,
+    ReleaseGroup,
+    ResetGroup,
+)
+from transports.operations.operation import summary
 
 __all__ = ["add_arguments"]
 
 _DONE: Final = 0
 _HEADS: Final = ("NAME", "FLOOR", "BEHIND", "NOT DONE", "DEAD", "STATE")
 _MORE: Final = "the log has more groups than the {} that the server lists; the command lists all on the directory of the log"
+_ACTIONS: Final = {
+    "pause": ("paused", "is paused: it delivers nothing until it is resumed"),
+    "resume": ("resumed", "is resumed"),
+    "drop": ("dropped", "is dropped"),
+}
 _OPTIONS: Final = {
     "--ordering": ("key", "none", "global"),
     "--ack": ("explicit", "all", "transaction", "none"),
@@ -91,21 +107,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         commands, "reset var/orders pickers 42", "move a group, also one that is lost", _reset, "NAME"
     )
     moving.value("place", "PLACE", PLACES)
-    _add(
-        commands,
-        "pause var/orders pickers",
-        "pause a group: it delivers nothing until it is resumed",
-        _pause,
-        "NAME",
-    )
-    _add(
-        commands,
-        "resume var/orders pickers",
-        "resume a group, also after its breaker has paused it",
-        _resume,
-        "NAME",
-    )
-    _add(commands, "drop var/orders pickers", "drop a group; its dead letters stay", _drop, "NAME")
+    for do, operation in GROUPS.operations.items():
+        if operation.__struct_fields__ == GroupOperation.__struct_fields__ and do != "info":
+            _add(commands, f"{do} var/orders pickers", summary(operation), partial(_do, do), "NAME")
     _add_dead(commands)
 
 
@@ -187,8 +191,8 @@ def _info(chosen: argparse.Namespace) -> int:
 def _pending(chosen: argparse.Namespace) -> int:
     if chosen.limit < 1:
         raise InvalidOption("--limit", chosen.limit, "a whole number from 1")
-    if (url := url_of(chosen.directory)) is not None:
-        info = asked_of(chosen, url, lambda groups: groups.pending(chosen.name, chosen.limit))
+    if url_of(chosen.directory) is not None:
+        info = carry_out(chosen, ListPending(log=chosen.log, name=chosen.name, limit=chosen.limit))
         document = {"group": chosen.name, "total": info["total"], "pending": info["rows"]}
         lines = [
             f"{PositionToken.parse(row['at']).position}  {row['consumer']}, delivered {row['count']} times, {row['idleMs'] / 1000:.0f} s ago"
@@ -212,77 +216,53 @@ def _pending(chosen: argparse.Namespace) -> int:
 def _claim(chosen: argparse.Namespace) -> int:
     if not 0 <= chosen.min_idle < float("inf"):
         raise InvalidOption("--min-idle", chosen.min_idle, "seconds from 0")
-    if (url := url_of(chosen.directory)) is None:  # no other process knows the consumers
+    if url_of(chosen.directory) is None:  # no other process knows the consumers
         raise InvalidOption("directory", chosen.directory, "the URL of the server that owns the log")
-    count = asked_of(chosen, url, lambda groups: groups.release(chosen.name, chosen.min_idle))
+    idle = round(chosen.min_idle * 1000)
+    count = carry_out(chosen, ReleaseGroup(log=chosen.log, name=chosen.name, min_idle_ms=idle))["count"]
     show(chosen, {"claimed": count}, [f"{count} deliveries are due now, for every consumer"])
     return _DONE
 
 
 def _create(chosen: argparse.Namespace) -> int:
-    since, criteria = start_of_text("--since", chosen.since), criteria_of(chosen)
+    criteria = criteria_of(chosen)
     options = {"ordering": chosen.ordering, "ack": chosen.ack, "max_deliver": chosen.max_deliver}
-    if (url := url_of(chosen.directory)) is not None:
-        wanted = () if criteria is None else (criteria,)
-        place = _place(
-            asked_of(chosen, url, lambda groups: groups.create(chosen.name, *wanted, since=since, **options))
-        )
-    else:
-        with existing(chosen) as log:
-            place = log.groups.create(chosen.name, criteria, since=since, **options).info().floor
-    document = {"created": chosen.name, "position": str(place)}
-    show(chosen, document, [f"group {chosen.name} is created at {place}"])
+    made = carry_out(
+        chosen,
+        CreateGroup(
+            log=chosen.log,
+            name=chosen.name,
+            criteria=None if criteria is None else Criteria.of(criteria).to_json(),
+            options=options,
+            **start_json(start_of_text("--since", chosen.since)),
+        ),
+    )
+    document = {"created": chosen.name, "position": str(_place(made))}
+    show(chosen, document, [f"group {chosen.name} is created at {_place(made)}"])
     return _DONE
 
 
 def _reset(chosen: argparse.Namespace) -> int:
-    wanted = start_of_text("PLACE", chosen.place)
-    if (url := url_of(chosen.directory)) is not None:
-        info = asked_of(chosen, url, lambda groups: groups.seek(chosen.name, wanted))
-        place, generation = _place(info), info["generation"]
-    else:
-        with existing(chosen) as log:
-            moved = log.groups.seek(chosen.name, wanted)
-        place, generation = moved.floor, moved.generation
-    document = {"moved": chosen.name, "position": str(place), "generation": generation}
-    show(chosen, document, [f"group {chosen.name} is moved to {place}"])
+    where = start_json(start_of_text("PLACE", chosen.place))
+    moved = carry_out(chosen, ResetGroup(log=chosen.log, name=chosen.name, **where))
+    document = {"moved": chosen.name, "position": str(_place(moved)), "generation": moved["generation"]}
+    show(chosen, document, [f"group {chosen.name} is moved to {_place(moved)}"])
     return _DONE
 
 
-def _pause(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        changed = asked_of(chosen, url, lambda groups: groups.pause(chosen.name))["changed"]
-    else:
-        with existing(chosen) as log:
-            changed = log.groups.open(chosen.name).pause()
-    document = {"paused": chosen.name, "changed": changed}
-    show(chosen, document, [f"group {chosen.name} is paused: it delivers nothing until it is resumed"])
-    return _DONE
-
-
-def _resume(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        changed = asked_of(chosen, url, lambda groups: groups.resume(chosen.name))["changed"]
-    else:
-        with existing(chosen) as log:
-            changed = log.groups.open(chosen.name).resume()
-    show(chosen, {"resumed": chosen.name, "changed": changed}, [f"group {chosen.name} is resumed"])
-    return _DONE
-
-
-def _drop(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        asked_of(chosen, url, lambda groups: groups.drop(chosen.name))
-    else:
-        with existing(chosen) as log:
-            log.groups.drop(chosen.name)
-    show(chosen, {"dropped": chosen.name}, [f"group {chosen.name} is dropped"])
+def _do(do: str, chosen: argparse.Namespace) -> int:
+    """Carries out an operation that needs only the name of a group."""
+    operation: Any = GROUPS.operations[do]
+    told = carry_out(chosen, operation(log=chosen.log, name=chosen.name))
+    done, says = _ACTIONS.get(do, (do, f"was told to {do}"))
+    changed = {"changed": told["changed"]} if "changed" in told else {}
+    show(chosen, {done: chosen.name, **changed}, [f"group {chosen.name} {says}"])
     return _DONE
 
 
 def _inspect(chosen: argparse.Namespace) -> int:
     if (url := url_of(chosen.directory)) is not None:
-        letters = asked_of(chosen, url, partial(_letters, name=chosen.name))
+        letters = ask_groups(chosen, url, partial(_letters, name=chosen.name))
     else:
         letters = _stored_letters(chosen)
     for one in _wanted(chosen, letters):
@@ -314,7 +294,7 @@ def _replay(chosen: argparse.Namespace) -> int:
             await groups.discard(chosen.name, [letter["position"]])
 
     if (url := url_of(chosen.directory)) is not None:
-        asked_of(chosen, url, afar)
+        ask_groups(chosen, url, afar)
     else:
         with existing(chosen) as log:
             dead = log.groups.open(chosen.name).dead
@@ -328,7 +308,7 @@ def _discard(chosen: argparse.Namespace) -> int:
         return await groups.discard(chosen.name, [one["position"] for one in wanted])
 
     if (url := url_of(chosen.directory)) is not None:
-        count = asked_of(chosen, url, afar)
+        count = ask_groups(chosen, url, afar)
     else:
         with existing(chosen) as log:
             dead = log.groups.open(chosen.name).dead

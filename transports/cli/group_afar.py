@@ -11,7 +11,7 @@ from transports.cli.remote import ask_remote
 from transports.client.remote_groups import RemoteGroups
 from transports.errors import LogNotFound
 
-__all__ = ["asked_of", "groups_of"]
+__all__ = ["ask_groups", "groups_of"]
 
 _T = TypeVar("_T")
 
@@ -39,7 +39,7 @@ def groups_of(chosen: argparse.Namespace, url: str) -> tuple[list[dict[str, Any]
         raise ConnectionError(f"{url} answers with statistics of another version") from None
 
 
-def asked_of(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGroups], Awaitable[_T]]) -> _T:
+def ask_groups(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGroups], Awaitable[_T]]) -> _T:
     """Runs a request against the groups of a server, and returns the reply.
 
     Raises:

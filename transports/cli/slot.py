@@ -1,30 +1,36 @@
 """``penstock slot``: the positions that a log keeps for consumers."""
 
 import argparse
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from publishers.log.start import Since
+from publishers.criteria.criteria import Criteria
 from publishers.model.position import Position, PositionToken
 from publishers.slots.errors import NoSuchSlot
-from publishers.slots.state import SlotStatistics
 from transports.cli.arguments import PLACES, ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.http import add_token
 from transports.cli.output import fields, lag_text, show, table
-from transports.cli.remote import ask_remote
-from transports.cli.source import existing, followed, url_of
-from transports.client.remote_slots import RemoteSlots
+from transports.cli.remote import carry_out
+from transports.cli.source import followed, url_of
 from transports.codec.slots import SlotInfo
-from transports.codec.starts import start_of_text
+from transports.codec.starts import start_json, start_of_text
 from transports.codec.stored import stored_slots_json
+from transports.operations.operation import summary
+from transports.operations.slots import (
+    SLOTS,
+    CreateSlot,
+    ListSlots,
+    SeekSlot,
+    ShowSlot,
+    SlotOperation,
+)
 
 __all__ = ["add_arguments"]
 
-_T = TypeVar("_T")
 _DONE: Final = 0
 _ACTIONS: Final = {
     "pause": ("paused", "is paused"),
@@ -70,21 +76,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "NAME",
     )
     seeking.value("place", "PLACE", PLACES)
-    _add(
-        commands,
-        "pause var/orders stock",
-        "pause a slot: it delivers nothing until it is resumed",
-        partial(_do, "pause"),
-        "NAME",
-    )
-    _add(commands, "resume var/orders stock", "resume a slot", partial(_do, "resume"), "NAME")
-    _add(
-        commands,
-        "drop var/orders stock",
-        "drop a slot that no consumer has open",
-        partial(_do, "drop"),
-        "NAME",
-    )
+    for do, operation in SLOTS.operations.items():
+        if operation.__struct_fields__ == SlotOperation.__struct_fields__ and do != "info":
+            _add(commands, f"{do} var/orders stock", summary(operation), partial(_do, do), "NAME")
 
 
 def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> ArgumentParser:
@@ -103,8 +97,8 @@ def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> Argum
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        found = [_seen(one) for one in _afar(chosen, url, lambda slots: slots.list())]
+    if url_of(chosen.directory) is not None:
+        found = [_seen(one) for one in carry_out(chosen, ListSlots(log=chosen.log))]
     else:
         with followed(chosen.directory, chosen.log) as log:
             found = stored_slots_json(log)
@@ -113,8 +107,9 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        info = _seen(_afar(chosen, url, lambda slots: slots.info(chosen.name)))
+    if url_of(chosen.directory) is not None:
+        (found,) = carry_out(chosen, ShowSlot(log=chosen.log, name=chosen.name))
+        info = _seen(found)
     else:
         with followed(chosen.directory, chosen.log) as log:
             stored = {one["name"]: one for one in stored_slots_json(log)}
@@ -126,66 +121,38 @@ def _info(chosen: argparse.Namespace) -> int:
 
 
 def _create(chosen: argparse.Namespace) -> int:
-    since = start_of_text("--since", chosen.since)
-    if (url := url_of(chosen.directory)) is not None:
-        make = partial(_create_afar, chosen=chosen, since=since)
-        place = _place(_afar(chosen, url, make))
-    else:
-        with existing(chosen) as log:
-            place = log.slots.create(
-                chosen.name,
-                criteria_of(chosen),
-                since=since,
-                granularity=chosen.granularity,
-                paused=chosen.paused,
-            ).position
-    document = {"created": chosen.name, "position": str(place)}
-    show(chosen, document, [f"slot {chosen.name} is created at {place}"])
-    return _DONE
-
-
-def _create_afar(slots: RemoteSlots, *, chosen: argparse.Namespace, since: Since) -> Awaitable[SlotInfo]:
-    return slots.create(
-        chosen.name,
-        criteria_of(chosen),
-        since=since,
-        granularity=chosen.granularity,
-        paused=chosen.paused,
+    criteria = criteria_of(chosen)
+    (made,) = carry_out(
+        chosen,
+        CreateSlot(
+            log=chosen.log,
+            name=chosen.name,
+            criteria=None if criteria is None else Criteria.of(criteria).to_json(),
+            granularity=chosen.granularity,
+            paused=chosen.paused,
+            **start_json(start_of_text("--since", chosen.since)),
+        ),
     )
+    document = {"created": chosen.name, "position": str(_place(made))}
+    show(chosen, document, [f"slot {chosen.name} is created at {_place(made)}"])
+    return _DONE
 
 
 def _seek(chosen: argparse.Namespace) -> int:
-    wanted = start_of_text("PLACE", chosen.place)
-    moved: SlotInfo | SlotStatistics
-    if (url := url_of(chosen.directory)) is not None:
-        moved = _afar(chosen, url, lambda slots: slots.seek(chosen.name, wanted))
-        place = _place(moved)
-    else:
-        with existing(chosen) as log:
-            moved = log.slots.seek(chosen.name, wanted)
-        place = moved.position
-    document = {"moved": moved.name, "position": str(place), "generation": moved.generation}
-    show(chosen, document, [f"slot {moved.name} is at {place} now"])
+    where = start_json(start_of_text("PLACE", chosen.place))
+    (moved,) = carry_out(chosen, SeekSlot(log=chosen.log, name=chosen.name, **where))
+    document = {"moved": moved.name, "position": str(_place(moved)), "generation": moved.generation}
+    show(chosen, document, [f"slot {moved.name} is at {_place(moved)} now"])
     return _DONE
 
 
-def _do(action: str, chosen: argparse.Namespace) -> int:
-    """Runs an operation that needs only the name of a slot."""
-    if (url := url_of(chosen.directory)) is not None:
-        _afar(chosen, url, lambda slots: getattr(slots, action)(chosen.name))
-    else:
-        with existing(chosen) as log:
-            getattr(log.slots, action)(chosen.name)
-    done, says = _ACTIONS[action]
+def _do(do: str, chosen: argparse.Namespace) -> int:
+    """Carries out an operation that needs only the name of a slot."""
+    operation: Any = SLOTS.operations[do]
+    carry_out(chosen, operation(log=chosen.log, name=chosen.name))
+    done, says = _ACTIONS.get(do, (do, f"was told to {do}"))
     show(chosen, {done: chosen.name}, [f"slot {chosen.name} {says}"])
     return _DONE
-
-
-def _afar(chosen: argparse.Namespace, url: str, ask: Callable[[RemoteSlots], Awaitable[_T]]) -> _T:
-    """Runs a request against the slots of a server, and returns the reply."""
-    return ask_remote(
-        chosen, url, lambda remote: ask(remote.slots if chosen.log is None else remote.slots.of(chosen.log))
-    )
 
 
 def _place(info: SlotInfo) -> Position:

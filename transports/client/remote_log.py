@@ -4,7 +4,7 @@ import asyncio
 import enum
 import ssl as ssl_module
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal, Self, TypedDict, Unpack, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from flow.executors import running_loop
 from flow.misuse import names_arguments
@@ -37,9 +37,12 @@ from transports.codec.messages import milliseconds, view_json
 from transports.codec.replies import RemoteCommit, RemoteModelChange
 from transports.codec.starts import start_json
 from transports.limits import CREDITS_MAX
+from transports.operations.operation import LogOperation
 from transports.operations.schemas import SchemaLookup
 
 __all__ = ["RemoteLog", "connect"]
+
+_A = TypeVar("_A")
 
 
 class _Place(enum.Enum):
@@ -255,6 +258,15 @@ class RemoteLog:
         """
         found = await self._link.ask(SchemaLookup(entity_type=entity_type, version=version, log=log))
         return None if found is None else found.found()
+
+    async def ask(self, operation: LogOperation[_A]) -> _A:
+        """Has an operation of ``transports.operations`` carried out, and returns its answer. On the loop of the connection.
+
+        Raises:
+            InvalidOption: If a value is malformed.
+            RemoteError, ConnectionLost, LogForked: As `schema`.
+        """
+        return await self._link.ask(operation)
 
     @property
     def slots(self) -> RemoteSlots:

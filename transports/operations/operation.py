@@ -13,7 +13,7 @@ from transports.errors import InvalidRequest
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["EVERYTHING", "Family", "LogOperation", "Target"]
+__all__ = ["EVERYTHING", "Family", "LogOperation", "Target", "summary"]
 
 _A = TypeVar("_A")
 
@@ -126,3 +126,9 @@ class Family:
         found = convert(self.operations[do], payload)
         found.check()
         return found
+
+
+def summary(operation: type[LogOperation[Any]]) -> str:
+    """Says what an operation does, in one line without a stop: the first sentence of its docstring."""
+    first = (operation.__doc__ or "").partition("\n")[0].rstrip(".")
+    return first[:1].lower() + first[1:]
