@@ -80,6 +80,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/http",
         "tests/transports/resp",
         "tests/transports/server",
+        "tests/transports/operations/test_products.py",
         "tests/transports/sinks/test_apart.py::test_what_would_be_in_the_place_of_another_entity_type_is_refused",
         "tests/transports/sinks/test_cache_lies.py",
         "tests/transports/sinks/test_endpoint.py",

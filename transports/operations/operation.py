@@ -128,7 +128,7 @@ class Family:
         return found
 
 
-def summary(operation: type[LogOperation[Any]]) -> str:
+def summary(operation: type) -> str:
     """Says what an operation does, in one line without a stop: the first sentence of its docstring."""
     first = (operation.__doc__ or "").partition("\n")[0].rstrip(".")
     return first[:1].lower() + first[1:]
