@@ -126,3 +126,36 @@ async def test_its_connections_that_read_nothing_are_aborted_in_time_all_the_sam
     assert not reader._buffer  # it is held all the time
     writer.close()
     await writer.wait_closed()
+
+
+async def test_time_does_not_run_out_for_one_that_the_server_does_not_read(
+    resp,  # noqa: F811 - the fixture
+    serving,
+    dial,
+    charged,
+    until,
+    monkeypatch,
+):
+    """F147: of many honest clients behind one address those that wait for their turn are not cut off, only to come again."""
+    limits = {"late_share": SHARE, "request_timeout": 0.3, "init_timeout": 0.3}
+    server = serving(**limits)
+    redis = resp(authenticate=knowing("ann"), authorise=WRITERS, **limits)
+    loop = asyncio.get_running_loop()
+    async with dial(server.url) as greeted:
+        SHARES.spend(("127.0.0.1",), 1e9)
+        SHARES.spend("ann", 9.0)
+        began, held = loop.time(), SHARES.held
+        await greeted.send(type="connection_init", payload={})
+        streams = [await asyncio.open_connection("127.0.0.1", port) for port in (server.port, redis.port)]
+        asked = Client(*streams[0])
+        assert await asked.send(head("/health", method="GET"))
+        streams[1][1].write(b"AUTH ann\r\n")
+        await until(lambda: SHARES.held > held + 20 and loop.time() > began + 1.0)
+        monkeypatch.undo()  # loops are in time again
+        await greeted.expect("connection_ack")
+        status, *_ = await asked.answer()
+        assert status == 200
+        assert await streams[1][0].readline() == b"+OK\r\n"
+        for _, writer in streams:
+            writer.close()
+            await writer.wait_closed()

@@ -26,6 +26,7 @@ _LOG: Final = logging.getLogger("penstock.transports")
 _STRANGER_BYTES: Final = 16 * 1024
 _STRANGER_ARGUMENTS: Final = 10
 _GATHERED: Final = 64 * 1024  # bytes of replies that are written at once
+_AGAIN: Final = 0.1  # seconds until a client is looked at again that the server does not read
 _STEPS: Final = 8  # arguments of one turn, for each of its commands
 
 
@@ -68,6 +69,7 @@ class RespConnection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._reading = True
+        self._held = False  # whether nothing is read from the client, because its payer is beyond its share
         self._why: str | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -190,7 +192,9 @@ class RespConnection(asyncio.Protocol):
         self._parser.steps = _STEPS * pipeline
         answered = 0
         if turns_of(asyncio.get_running_loop()).holds(self._payer(), self._limits.late_share):
+            self._held = True
             await self._take_turn()
+            self._held = False
         while not self._client.leaving:
             words = self._next()
             if words is None:
@@ -315,7 +319,9 @@ class RespConnection(asyncio.Protocol):
             self._await_rest()
 
     def _send_stranger_away(self) -> None:
-        if not self._known:
+        if self._held:  # what it waits for may have come
+            self._later("stranger", _AGAIN, self._send_stranger_away)
+        elif not self._known:
             late = f"Authentication required, within {self._limits.request_timeout:g} s."
             self._end("UNAUTHORIZED", RespError("NOAUTH", late))
 

@@ -37,6 +37,7 @@ class AsgiLink:
 
     Attributes:
         payer: See ``SocketLink``; the host decides who is read.
+        held: See ``SocketLink``.
     """
 
     def __init__(self, receive: Receive, send: ASGISend, limits: Limits) -> None:
@@ -44,6 +45,7 @@ class AsgiLink:
         self._send = send
         self._limits = limits
         self.payer: Hashable = None
+        self.held: bool = False
         self._queue: deque[bytes] = deque()
         self._unsent = 0
         self._paused = False

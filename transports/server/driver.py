@@ -48,6 +48,7 @@ __all__ = ["Driver", "DriverOptions"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 
+_AGAIN: Final = 0.1  # seconds until a client is looked at again that the server does not read
 _CHANGED: Final = "subscribed to again: what may be read of it is not what it was"
 
 _Session = TypeVar("_Session", bound=ServerConnection[Any])
@@ -429,6 +430,9 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
 
     def _fire(self) -> None:
         self._timer, self._timer_at = None, math.inf
+        if self._session.phase.early and self._link.held:  # what it waits for may have come
+            self._arm(self._loop.time() + _AGAIN)
+            return
         try:
             self._tick(self._loop.time())
         except Exception:  # noqa: BLE001 - without its timer the connection would fall silent

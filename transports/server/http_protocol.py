@@ -44,6 +44,7 @@ _DROPPED: Final = 4 * 2**20
 """Bytes that a client may send behind a response that does not need them; many clients read no response while they send."""
 _READ: Final = 64 * 1024
 """Bytes of one read; so many wait until they are parsed, and as many until the application reads them."""
+_AGAIN: Final = 0.1  # seconds until a client is looked at again that the server does not read
 _TARGETS: Final = (b"/", b"http://", b"https://")
 _ANY: Final = b"a target begins with /"
 
@@ -95,7 +96,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._watch = Watchdog(self.loop, self.limits.stall_timeout, self._unsent, self._stalled)
         self.finished: bool = False
-        self._refused = self._behind = False
+        self._refused = self._behind = self._held = False
         self._dropped = 0
         self._rest = b""
         self._chunks = 0  # pieces of bodies in this turn
@@ -133,6 +134,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._rest += data
         if not self._behind and turns_of(self.loop).holds(self._payer, self.limits.late_share):
+            self._held = True
             self.read_on()
         else:
             self._parse()
@@ -194,7 +196,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._real.resume_reading()
 
     def _go_on(self) -> None:
-        self._behind = False
+        self._behind = self._held = False
         if self._rest and not self._over:
             self._parse()
 
@@ -340,7 +342,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._deadline = None
-        if self.finished:
+        if self._held:  # what it waits for may have come
+            self._deadline = self.loop.call_later(_AGAIN, self._give_up)
+        elif self.finished:
             self._real.close()  # what is unsent is still sent; the watch aborts if the client does not accept it
         else:
             self._real.abort()

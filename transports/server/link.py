@@ -52,6 +52,11 @@ class SocketLink(Protocol):
         ...
 
     @property
+    def held(self) -> bool:
+        """Whether the server does not read what the client has sent, because its payer is beyond its share."""
+        ...
+
+    @property
     def ending(self) -> str | None:
         """Why the server closed the connection: the name of a close code, or ``STALLED``; None if it did not."""
         ...

@@ -61,6 +61,7 @@ class LinkProtocol(asyncio.Protocol):
 
     Attributes:
         payer: Who pays for the processor time of the connection.
+        held: See ``SocketLink``.
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -79,6 +80,7 @@ class LinkProtocol(asyncio.Protocol):
         self._conn = ServerProtocol(max_size=self.limits.message_bytes, logger=_QUIET)
         self._transport: asyncio.Transport
         self.payer: Hashable = None
+        self.held: bool = False
         self._receiver: Receiver | None = None
         self._response: Response | None = None
         self._head = b""
@@ -127,6 +129,7 @@ class LinkProtocol(asyncio.Protocol):
         if not self._flooded:
             self._unread += data
             if not self._behind and turns_of(self.loop).holds(self.payer, self.limits.late_share):
+                self.held = True
                 self._wait_for_turn()
             else:
                 self._process()
@@ -170,7 +173,7 @@ class LinkProtocol(asyncio.Protocol):
         turns_of(self.loop).later(self.payer, self.limits.late_share, self._go_on)
 
     def _go_on(self) -> None:
-        self._behind = False
+        self._behind = self.held = False
         if self._reading and not self._gone.done():
             self._process()
             self._read_again()

@@ -24,6 +24,7 @@ class FakeLink:
 
     def __init__(self):
         self.payer = "one"
+        self.held = False
         self.paused = False
         self.unsent = 0
         self.messages = []
