@@ -33,7 +33,7 @@ _LATE: Final = 0.02
 _LOOKS: Final = 0.02  # seconds between two looks whether a loop is late
 _FORGET: Final = 1.0  # seconds after which a look says nothing any more
 _NEW: Final = 0.25  # the weight of a look beside those before it
-_LEAST: Final = 0.02  # seconds that others must have taken lately, all together
+_LEAST: Final = 0.004  # seconds that others must have taken lately, all together
 
 
 class Shares:
