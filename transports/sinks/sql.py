@@ -1,6 +1,7 @@
 """Keeps entities as rows of PostgreSQL or SQLite, effectively once: the position is stored with the rows (the extra ``sql``)."""
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,36 @@ from transports.sinks.sink import (
     effect_of,
 )
 from transports.sinks.sql_places import SqlPlaces
-from transports.sinks.sql_refusals import refuses_values, said_of
 from transports.sinks.sql_table import IDENTIFIERS, EntityTable, SqlTable, check_identifier
 from transports.sinks.tls import TargetTls
 
 __all__ = ["SqlSink", "SqlTable"]
+
+
+# Classes of SQLSTATE: triggered actions, data, integrity, external routines, WITH CHECK OPTION, limits, PL/pgSQL's RAISE, and
+# those that are left to users, who may raise them in triggers.
+_OF_VALUES: Final = re.compile(r"09|2[237]|3[89]|44|54|P0|[6-9I-OQ-WYZ]")
+
+
+def _refuses_values(error: Exception) -> bool:
+    """Whether a statement with other values may succeed: a value does not fit, a constraint is violated, or a trigger raises."""
+    if not isinstance(error, sa.exc.StatementError):
+        return isinstance(error, ValueError | ArithmeticError)  # of a driver that cannot pass the value on
+    if not isinstance(error, sa.exc.DBAPIError):
+        return True  # of SQLAlchemy, which cannot convert the value
+    if isinstance(error, sa.exc.IntegrityError | sa.exc.DataError):
+        return True
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return not error.connection_invalidated and _OF_VALUES.match(state) is not None
+    return "binding parameter" in str(error.orig)
+
+
+def _said_of(error: Exception) -> str:
+    """Returns the message of the database, without the statement and its values."""
+    origin = getattr(error, "orig", None)
+    return " ".join(str(error if origin is None else origin).split())
+
 
 _URLS: Final = "postgresql://HOST/DATABASE, sqlite:///FILE, or a reference to one: env:NAME or file:PATH"
 _LATER: Final = frozenset(
@@ -253,8 +279,8 @@ class SqlSink:
         except Exception as error:
             if committing:
                 self._let_go()  # SQLite keeps a transaction open whose commit it refuses
-            if refuses_values(error):
-                raise _Misfit(said_of(error)) from None
+            if _refuses_values(error):
+                raise _Misfit(_said_of(error)) from None
             self._let_go()
             if not isinstance(error, sa.exc.SQLAlchemyError):
                 raise
@@ -284,7 +310,7 @@ class SqlSink:
                 connection.close()
 
     def _judged(self, error: sa.exc.SQLAlchemyError) -> Exception:
-        why = f"{self._shown}: {said_of(error)}"
+        why = f"{self._shown}: {_said_of(error)}"
         if not isinstance(error, sa.exc.DBAPIError):
             return TargetRefused(why)
         code = getattr(error.orig, "sqlite_errorcode", None)
@@ -392,13 +418,13 @@ class SqlSink:
                 try:
                     connection.execute(step.table.statement(step.effect), step.parameters)
                 except Exception as error:
-                    if not refuses_values(error):
+                    if not _refuses_values(error):
                         raise
                     try:
                         nested.rollback()
                     except sa.exc.SQLAlchemyError:
                         raise error from None  # a trigger has ended the transaction
-                    bad = step.place, said_of(error)
+                    bad = step.place, _said_of(error)
                     self._places.store(connection, self._opened, _end(batch, bad))
                     return bad
                 nested.commit()

@@ -268,7 +268,7 @@ def test_values_from_debezium_are_those_that_spark_casts_to_or_bad_rows(judged, 
 def test_values_for_the_columns_of_a_database_are_those_that_spark_casts_to_or_do_not_fit(judged):
     """F192: by the types of PostgreSQL; a body has no type, so this is as far as JSON tells one from the other."""
     sa = pytest.importorskip("sqlalchemy")
-    values = pytest.importorskip("transports.sinks.sql_values")
+    values = pytest.importorskip("transports.sinks.sql_table")
     columns = {
         "smallint": sa.SmallInteger(), "int": sa.Integer(), "bigint": sa.BigInteger(), "float": sa.REAL(), "double": sa.Double(),
         "decimal(10,2)": sa.Numeric(10, 2), "decimal(38,18)": sa.Numeric(38, 18), "decimal(20,0)": sa.Numeric(20, 0),
