@@ -1,8 +1,5 @@
 """The examples run, and print what they are said to print."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,21 +9,21 @@ from tests.examples.programs import example
 ROOT = Path(__file__).parent.parent.parent
 
 
-def printed(example):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / example],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+PROGRAM = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
-def test_a_websocket_client_follows_a_log_at_its_own_pace():
+@pytest.fixture
+def printed(script):
+    def printed(example):
+        with script(PROGRAM, ROOT / "examples" / example) as process:
+            out, err = process.communicate(280)
+        assert process.returncode == 0, err
+        return out.splitlines()
+
+    return printed
+
+
+def test_a_websocket_client_follows_a_log_at_its_own_pace(printed):
     assert printed("websocket_client.py") == [
         "42 UPSERT {'total': '10.00'}",
         "42 UPSERT {'total': '11.00'}",
@@ -34,7 +31,7 @@ def test_a_websocket_client_follows_a_log_at_its_own_pace():
     ]
 
 
-def test_clients_append_once_and_over_nothing_that_they_have_not_seen():
+def test_clients_append_once_and_over_nothing_that_they_have_not_seen(printed):
     """F145."""
     assert printed("appending_client.py") == [
         "orders up to version 100",
@@ -50,7 +47,7 @@ def test_a_subscriber_in_the_driver_follows_the_batches_of_a_stream(spark, monke
     assert capsys.readouterr().out.splitlines() == ["versions: 3", "spent: {'ann': 18, 'bob': 12}"]
 
 
-def test_workers_of_a_group_handle_each_key_in_order_and_what_fails_again():
+def test_workers_of_a_group_handle_each_key_in_order_and_what_fails_again(printed):
     """F75, F80, F83."""
     assert printed("group_workers.py") == [
         *(f"order {number}: new, paid, sent" for number in range(1, 6)),
@@ -58,7 +55,7 @@ def test_workers_of_a_group_handle_each_key_in_order_and_what_fails_again():
     ]
 
 
-def test_a_consumer_goes_on_where_it_has_acknowledged_to_its_slot():
+def test_a_consumer_goes_on_where_it_has_acknowledged_to_its_slot(printed):
     """F74, F87."""
     assert printed("slot_consumer.py") == [
         "generation 1, from 1:0",

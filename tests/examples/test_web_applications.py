@@ -88,8 +88,15 @@ async def put(port, key, order):
     return await asyncio.to_thread(work)
 
 
-@pytest.mark.parametrize("ours", [True, False], ids=["our protocol class", "uvicorn's own"])
-@pytest.mark.parametrize("example", ["in_fastapi", "in_litestar", "in_starlette"])
+@pytest.mark.parametrize(
+    ("example", "ours"),
+    [
+        pytest.param("in_fastapi", True, id="fastapi"),
+        pytest.param("in_litestar", True, id="litestar"),
+        pytest.param("in_starlette", True, id="starlette"),
+        pytest.param("in_starlette", False, id="uvicorn's own protocol class"),
+    ],
+)
 async def test_orders_that_are_put_are_followed_until_the_server_stops(example, ours, tmp_path):
     options = ["--ws", "penstock_cdc:LinkProtocol"] if ours else []
     async with uvicorn(example, tmp_path, *options) as running:
