@@ -91,9 +91,9 @@ def called(node):
     return getattr(node.func, "attr", None) or getattr(node.func, "id", None)
 
 
-def made_in(tree):
+def made_in(nodes):
     """The names that a file gives by itself, to functions, classes and attributes of its own objects."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -104,13 +104,14 @@ def made_in(tree):
 
 def used_by(tree):
     """How often a file uses the private name of another object, and how often it patches one."""
-    own = set(made_in(tree))
-    uses = sum(is_private(name) and name not in own for node in ast.walk(tree) for name in names_of(node))
+    nodes = list(ast.walk(tree))
+    own = set(made_in(nodes))
+    uses = sum(is_private(name) and name not in own for node in nodes for name in names_of(node))
     patches = sum(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and called(node) in {"delattr", "setattr"}
-        for node in ast.walk(tree)
+        for node in nodes
     )
     return uses, patches
 

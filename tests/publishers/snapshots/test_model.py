@@ -99,6 +99,7 @@ class Life:
             self.source = [self.table(name, rows, chance.choice([80, 500, 2**20])) for name in "abc"]
         self.log = ChangeLog.open(self.path, **self.options)
         self.number = 0
+        self.pasts = {}  # the state at a version, which never changes
         self.left = 60  # commits of writers
         self.consumer = Consumer()
         for _ in range(chance.choice([0, 5, 60])):
@@ -114,7 +115,9 @@ class Life:
                           page_rows=rows, page_bytes=nbytes)  # fmt: skip
 
     def past(self, name, request):
-        state = state_of(self.log, request.version)
+        state = self.pasts.get(request.version)
+        if state is None:
+            state = self.pasts[request.version] = state_of(self.log, request.version)
         for kind, key in sorted(state):
             if kind == name and key > (request.after or ""):
                 yield key, state[kind, key]
