@@ -1,12 +1,12 @@
 """The faces of GraphQL, over the WebSocket protocol of graphql-ws."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 import websockets
 
-from publishers import ChangeLog, Position
+from publishers import Position
 from tests.contracts.faces import Claimed, Given, Mux, Refused, Row, Seen, place_of
+from tests.contracts.orders import Face, Following
 from tests.contracts.place import Place
 
 __all__ = ["Groups", "Slots"]
@@ -107,10 +107,9 @@ class Connected:
         self.wire.say(type="complete", id=name)
 
 
-class Groups(Connected):
+class Groups(Connected, Face):
     """Groups over GraphQL."""
 
-    rejoins = False
     name = "graphql"
     cannot: ClassVar[dict[str, str]] = {
         "create": "the schema has what consumers need; groups are made by who operates them",
@@ -125,13 +124,7 @@ class Groups(Connected):
     }
     lacks: ClassVar[dict[str, str]] = {"generation": "a client names its joining by its own `opening`"}
 
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.joined: list[Consumer] = []
-
-    def end(self) -> None:
-        for one in self.joined:
-            one.leave()
+    def settle(self) -> None:
         self.wire.settle()
 
     def attempt(self, verb: str) -> None:
@@ -139,8 +132,8 @@ class Groups(Connected):
         self.answer(f'mutation {{ {verb}Group(name: "pickers") {{ name }} }}')
 
     def join(self, group: str, consumer: str, *, history: bool = False) -> "Consumer":
-        self.joined.append(Consumer(self, group, consumer, history=history))
-        return self.joined[-1]
+        used: Consumer = self.keep(Consumer(self, group, consumer, history=history))
+        return used
 
     def pending(
         self, name: str, consumer: str | None = None, min_idle: float = 0.0, limit: int = 100
@@ -162,12 +155,12 @@ class Groups(Connected):
         ]
 
 
-class Consumer:
+class Consumer(Following):
     """An operation with an opening of its own."""
 
     def __init__(self, face: Groups, group: str, name: str, *, history: bool) -> None:
         self.face = face
-        self.named = {"group": group, "consumer": name, "opening": f"o{len(face.joined)}"}
+        self.named = {"group": group, "consumer": name, "opening": f"o{len(face.uses)}"}
         self.history = history
         self.id = ""
         self.again()
@@ -188,10 +181,6 @@ class Consumer:
     def read(self, count: int) -> list[Given]:
         self.face.request(self.id, count)
         return [given(self.face.next(self.id)["onDelivery"]) for _ in range(count)]
-
-    def read_meanwhile(self, count: int, act: Callable[[], object]) -> list[Given]:
-        act()
-        return self.read(count)
 
     def say(self, verb: str, selection: str = "", **arguments: Any) -> Any:
         return self.face.call(
@@ -246,12 +235,8 @@ class Consumer:
     def leave(self) -> None:
         self.face.complete(self.id)
 
-    def end_told(self) -> str:
-        try:
-            self.face.next(self.id)
-        except Refused as error:
-            return error.code
-        raise AssertionError("it goes on")
+    def await_end(self) -> None:
+        self.face.next(self.id)
 
 
 def places(deliveries: tuple[Given, ...]) -> list[str]:
@@ -263,10 +248,9 @@ def given(told: dict[str, Any]) -> Given:
     return Given(told["at"], place_of(told["at"]), told["count"], changes)
 
 
-class Slots(Connected):
+class Slots(Connected, Face):
     """Slots over GraphQL."""
 
-    rejoins = False
     name = "graphql"
     cannot: ClassVar[dict[str, str]] = {
         "create": "the schema has what consumers need; slots are made by who operates them",
@@ -279,13 +263,7 @@ class Slots(Connected):
     }
     lacks: ClassVar[dict[str, str]] = {"generation": "a client names its opening by its own `opening`"}
 
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.opened: list[OpenSlot] = []
-
-    def end(self) -> None:
-        for one in self.opened:
-            one.close()
+    def settle(self) -> None:
         self.wire.settle()
 
     def attempt(self, verb: str) -> None:
@@ -293,12 +271,12 @@ class Slots(Connected):
         self.answer(f'mutation {{ {verb}Slot(name: "stock") {{ name }} }}')
 
     def open(self, name: str, *, take_over: bool = False, owner: str | None = None) -> "OpenSlot":
-        slot = {"name": name, "takeOver": take_over, "owner": owner, "opening": f"o{len(self.opened)}"}
-        self.opened.append(OpenSlot(self, slot))
-        return self.opened[-1]
+        slot = {"name": name, "takeOver": take_over, "owner": owner, "opening": f"o{len(self.uses)}"}
+        used: OpenSlot = self.keep(OpenSlot(self, slot))
+        return used
 
 
-class OpenSlot:
+class OpenSlot(Following):
     """An operation with an opening of its own."""
 
     def __init__(self, face: Slots, slot: dict[str, Any]) -> None:
@@ -340,15 +318,11 @@ class OpenSlot:
         named = {"name": self.slot["name"], "opening": self.slot["opening"], "log": self.face.log.name}
         self.face.answer(query, cursor=cursor, durable=durable, **named)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.face.complete(self.id)
 
-    def end_told(self) -> str:
-        try:
-            self.face.next(self.id)
-        except Refused as error:
-            return error.code
-        raise AssertionError("it goes on")
+    def await_end(self) -> None:
+        self.face.next(self.id)
 
 
 def camel(name: str) -> str:

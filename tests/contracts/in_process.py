@@ -14,6 +14,7 @@ from publishers.groups import GroupDelivery, GroupMember
 from publishers.slots.slot import Slot
 from publishers.slots.state import SlotStatistics
 from tests.contracts.faces import DEADLINE, Claimed, Given, Refused, Row, Seen, SlotSeen
+from tests.contracts.orders import Face, Following
 from tests.contracts.place import Place
 from transports.problems import describe
 
@@ -30,10 +31,9 @@ def refusals(log: ChangeLog | None = None) -> Iterator[None]:
         raise Refused(problem.code, problem.data) from error
 
 
-class Groups:
+class Groups(Face):
     """Groups in the process of their log."""
 
-    rejoins = False
     name = "in-process"
     cannot: ClassVar[dict[str, str]] = {}
     lacks: ClassVar[dict[str, str]] = {
@@ -47,18 +47,10 @@ class Groups:
     def close(self) -> None:
         """There is no connection."""
 
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.joined: list[Consumer] = []
-
-    def end(self) -> None:
-        for one in self.joined:
-            one.member.leave()
-
     @refusals()
     def join(self, group: str, consumer: str, *, history: bool = False) -> "Consumer":
-        self.joined.append(Consumer(self.log.groups.join(group, consumer), history=history))
-        return self.joined[-1]
+        used: Consumer = self.keep(Consumer(self.log.groups.join(group, consumer), history=history))
+        return used
 
     @refusals()
     def create(
@@ -114,7 +106,7 @@ class Groups:
         return [Row(one.position, one.consumer, one.count) for one in rows]
 
 
-class Consumer:
+class Consumer(Following):
     """A member of a group."""
 
     def __init__(self, member: GroupMember, *, history: bool) -> None:
@@ -180,14 +172,6 @@ class Consumer:
     def leave(self) -> None:
         self.member.leave()
 
-    def end_told(self) -> str:
-        """The code of what ended it."""
-        try:
-            self.read(1)
-        except Refused as error:
-            return error.code
-        raise AssertionError("it goes on")
-
 
 def given(one: GroupDelivery) -> Given:
     changes = tuple((change.key, change.body) for change in one.changes)
@@ -205,10 +189,9 @@ def while_waiting(wait: Callable[[], Any], act: Callable[[], object]) -> Any:
     return found[0]
 
 
-class Slots:
+class Slots(Face):
     """Slots in the process of their log."""
 
-    rejoins = False
     name = "in-process"
     cannot: ClassVar[dict[str, str]] = {}
     lacks: ClassVar[dict[str, str]] = {
@@ -222,18 +205,10 @@ class Slots:
     def close(self) -> None:
         """There is no connection."""
 
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.opened: list[OpenSlot] = []
-
-    def end(self) -> None:
-        for one in self.opened:
-            one.close()
-
     @refusals()
     def open(self, name: str, *, take_over: bool = False, owner: str | None = None) -> "OpenSlot":
-        self.opened.append(OpenSlot(self.log.slots.open(name, take_over=take_over, owner=owner)))
-        return self.opened[-1]
+        used: OpenSlot = self.keep(OpenSlot(self.log.slots.open(name, take_over=take_over, owner=owner)))
+        return used
 
     @refusals()
     def create(
@@ -265,7 +240,7 @@ class Slots:
         self.log.slots.drop(name)
 
 
-class OpenSlot:
+class OpenSlot(Following):
     """A slot with its one subscriber."""
 
     def __init__(self, slot: Slot) -> None:
@@ -290,15 +265,8 @@ class OpenSlot:
         """Acknowledges what was not delivered."""
         self.slot.ack(position)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.slot.close()
-
-    def end_told(self) -> str:
-        try:
-            self.read(1)
-        except Refused as error:
-            return error.code
-        raise AssertionError("it goes on")
 
 
 class Heard:

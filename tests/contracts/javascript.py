@@ -2,16 +2,15 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from publishers import ChangeLog, Criterion, Position
-from publishers.criteria.criteria import Criteria
-from tests.contracts.faces import Claimed, Given, Refused, Row, Seen, SlotSeen, place_of
+from publishers import Position
+from tests.contracts.faces import Claimed, Given, Refused, Seen, SlotSeen
 from tests.contracts.node import Node
+from tests.contracts.orders import Following, GroupOrders, SlotOrders, slot_seen
 from tests.contracts.place import Place
-from tests.contracts.websocket import claimed, event_seen, given, info_of, letter_of, rows_of, slot_seen
+from tests.contracts.websocket import claimed, event_seen, given
 from tests.publishers.support import scratch
 
 __all__ = ["Groups", "Slots"]
@@ -36,25 +35,15 @@ class Connected:
         self.place.cut(self._mine)
 
 
-class Groups(Connected):
+class Groups(Connected, GroupOrders):
     """Groups over penstock.js."""
 
     rejoins = True
     name = "javascript"
-    cannot: ClassVar[dict[str, str]] = {}
-    lacks: ClassVar[dict[str, str]] = {}
-
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.joined: list[Consumer] = []
-
-    def end(self) -> None:
-        for one in self.joined:
-            one.leave()
 
     def join(self, group: str, consumer: str, *, history: bool = False) -> "Consumer":
-        self.joined.append(Consumer(self, group, consumer, history=history))
-        return self.joined[-1]
+        used: Consumer = self.keep(Consumer(self, group, consumer, history=history))
+        return used
 
     def order(self, do: str, name: str, **more: Any) -> dict[str, Any]:
         order = {key: value for key, value in more.items() if value is not None}
@@ -63,55 +52,18 @@ class Groups(Connected):
         )
         return told
 
-    def create(
-        self, name: str, criterion: Criterion | None = None, start: str = "latest", **options: Any
-    ) -> None:
-        criteria = None if criterion is None else Criteria.of(criterion).to_json()
-        self.order("create", name, criteria=criteria, start=start, options=options)
-
-    def drop(self, name: str) -> None:
-        self.order("drop", name)
-
-    def reset(self, name: str, start: str) -> Position:
-        return place_of(self.order("reset", name, start=start)["cursor"])
-
-    def pause(self, name: str) -> bool:
-        return bool(self.order("pause", name)["changed"])
-
-    def resume(self, name: str) -> bool:
-        return bool(self.order("resume", name)["changed"])
-
-    def info(self, name: str) -> dict[str, Any]:
-        return info_of(self.order("info", name))
-
-    def dead(self, name: str) -> list[tuple[Position, str, str]]:
-        return [letter_of(one) for one in self.order("dead", name)["letters"]]
-
-    def discard(self, name: str, positions: list[Position] | None = None) -> int:
-        return int(
-            self.order("discard", name, positions=positions and [str(one) for one in positions])["count"]
-        )
-
-    def release(self, name: str) -> int:
-        return int(self.order("release", name)["count"])
-
-    def pending(
-        self, name: str, consumer: str | None = None, min_idle: float = 0.0, limit: int = 100
-    ) -> list[Row]:
-        if (consumer, min_idle) == (None, 0.0):
-            return rows_of(self.order("pending", name, limit=limit))
-        asked = {"consumer": consumer, "minIdleMs": int(min_idle * 1000), "limit": limit}
-        return rows_of(
-            self.joined[-1].call("pending", {key: one for key, one in asked.items() if one is not None})
-        )
+    def asked(self, **which: Any) -> dict[str, Any]:
+        wanted = {key: one for key, one in which.items() if one is not None}
+        told: dict[str, Any] = self.uses[-1].call("pending", wanted)
+        return told
 
 
-class Consumer:
+class Consumer(Following):
     """An iterable of deliveries."""
 
     def __init__(self, face: Groups, group: str, name: str, *, history: bool) -> None:
         self.face = face
-        self.key = f"{face.log.name}-{len(face.joined)}"
+        self.key = f"{face.log.name}-{len(face.uses)}"
         wish = {"log": face.log.name, "history": history, "window": 1}
         face.node.call("client", "group", group, name, wish, keep=self.key)
         self.call("pending")  # waits until it has joined
@@ -124,15 +76,8 @@ class Consumer:
         generation: int | None = self.call("generation", get="generation")
         return generation
 
-    def again(self) -> None:
-        """The client does that."""
-
     def read(self, count: int) -> list[Given]:
         return [given(self.call("next")["value"]) for _ in range(count)]
-
-    def read_meanwhile(self, count: int, act: Callable[[], object]) -> list[Given]:
-        act()
-        return self.read(count)
 
     def ack(self, *deliveries: Given, durable: bool = False) -> int:
         return int(self.call("ack", items(deliveries), {"durable": durable}))
@@ -168,38 +113,24 @@ class Consumer:
     def leave(self) -> None:
         self.call("return")
 
-    def end_told(self) -> str:
-        try:
-            self.call("next")
-        except Refused as error:
-            return error.code
-        raise AssertionError("it goes on")
+    def await_end(self) -> None:
+        self.call("next")
 
 
 def items(deliveries: tuple[Given, ...]) -> list[dict[str, Any]]:
     return [{"at": one.at} for one in deliveries]
 
 
-class Slots(Connected):
+class Slots(Connected, SlotOrders):
     """Slots over penstock.js."""
 
     rejoins = True
     name = "javascript"
-    cannot: ClassVar[dict[str, str]] = {}
-    lacks: ClassVar[dict[str, str]] = {}
-
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.opened: list[OpenSlot] = []
-
-    def end(self) -> None:
-        for one in self.opened:
-            one.close()
 
     def open(self, name: str, *, take_over: bool = False, owner: str | None = None) -> "OpenSlot":
         wish = {"takeOver": take_over, **({} if owner is None else {"owner": owner})}
-        self.opened.append(OpenSlot(self, name, wish))
-        return self.opened[-1]
+        used: OpenSlot = self.keep(OpenSlot(self, name, wish))
+        return used
 
     def order(self, do: str, name: str | None = None, **more: Any) -> list[SlotSeen]:
         order = {"name": name, "log": self.log.name, **more}
@@ -208,40 +139,13 @@ class Slots(Connected):
         )
         return [slot_seen(one) for one in told]
 
-    def create(
-        self, name: str, criterion: Criterion | None = None, start: str | None = None, **more: Any
-    ) -> None:
-        criteria = None if criterion is None else Criteria.of(criterion).to_json()
-        more["copyFrom"] = more.pop("copy_from", None)
-        self.order("create", name, criteria=criteria, start=start, **more)
 
-    def listed(self) -> list[SlotSeen]:
-        return self.order("list")
-
-    def info(self, name: str) -> SlotSeen:
-        return self.order("info", name)[0]
-
-    def seek(self, name: str, start: Any) -> int:
-        return self.order("seek", name, start={"version": start} if isinstance(start, int) else start)[
-            0
-        ].version
-
-    def pause(self, name: str) -> None:
-        self.order("pause", name)
-
-    def resume(self, name: str) -> None:
-        self.order("resume", name)
-
-    def drop(self, name: str) -> None:
-        assert self.order("drop", name) == []
-
-
-class OpenSlot:
+class OpenSlot(Following):
     """An iterable of changes."""
 
     def __init__(self, face: Slots, name: str, wish: dict[str, Any]) -> None:
         self.face = face
-        self.key = f"{face.log.name}-{len(face.opened)}"
+        self.key = f"{face.log.name}-{len(face.uses)}"
         wish = {**wish, "log": face.log.name, "content": "BODY", "window": 1}
         face.node.call("client", "slot", name, wish, keep=self.key)
 
@@ -252,9 +156,6 @@ class OpenSlot:
     def generation(self) -> int | None:
         generation: int | None = self.call("generation", get="generation")
         return generation
-
-    def again(self) -> None:
-        """The client does that."""
 
     def read(self, count: int) -> list[Seen]:
         found = [self.call("next")["value"] for _ in range(count)]
@@ -272,12 +173,8 @@ class OpenSlot:
         }
         self.call("ackDurably", event)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.call("return")
 
-    def end_told(self) -> str:
-        try:
-            self.call("next")
-        except Refused as error:
-            return error.code
-        raise AssertionError("it goes on")
+    def await_end(self) -> None:
+        self.call("next")

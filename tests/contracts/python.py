@@ -2,21 +2,20 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from flow import Subscription
 from publishers import ChangeLog, Content, Criterion, Position
 from publishers.errors import PenstockError
 from tests.contracts.faces import Claimed, Given, Refused, Row, Seen, SlotSeen, place_of
+from tests.contracts.orders import Face, Following, info_of, letter_of, rows_of, slot_seen
 from tests.contracts.place import Place
-from tests.contracts.websocket import info_of, letter_of, rows_of
 from transports import Backoff, RemoteError, connect
 from transports.client.remote_groups import RemoteMember
 from transports.client.remote_slots import RemoteSlot
 from transports.codec.replies import RemoteDelivery
-from transports.codec.slots import SlotInfo
 from transports.problems import describe
 
 __all__ = ["Groups", "Slots"]
@@ -114,29 +113,22 @@ class Connected:
             return self.place.run(question)
 
 
-class Groups(Connected):
+class Groups(Connected, Face):
     """Groups over the Python client."""
 
     rejoins = True
     name = "python"
-    cannot: ClassVar[dict[str, str]] = {}
-    lacks: ClassVar[dict[str, str]] = {}
 
     def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.joined: list[Consumer] = []
+        super().begin(log)
         self.groups = self.remote.groups.of(log.name)
-
-    def end(self) -> None:
-        for one in self.joined:
-            one.leave()
 
     @refusals()
     def join(self, group: str, consumer: str, *, history: bool = False) -> "Consumer":
-        self.joined.append(
+        used: Consumer = self.keep(
             Consumer(self, self.remote.group(group, consumer, history=history, log=self.log.name))
         )
-        return self.joined[-1]
+        return used
 
     def create(
         self, name: str, criterion: Criterion | None = None, start: str = "latest", **options: Any
@@ -176,12 +168,12 @@ class Groups(Connected):
     ) -> list[Row]:
         if (consumer, min_idle) == (None, 0.0):
             return rows_of(self.ask(self.groups.pending(name, limit)))
-        asker = self.joined[-1].member
+        asker = self.uses[-1].member
         listed = self.ask(asker.pending(consumer=consumer, min_idle=min_idle, limit=limit))
         return [Row(place_of(one.cursor), one.consumer, one.count) for one in listed.rows]
 
 
-class Consumer:
+class Consumer(Following):
     """A member with its one subscriber."""
 
     def __init__(self, face: Groups, member: RemoteMember) -> None:
@@ -195,16 +187,9 @@ class Consumer:
     def generation(self) -> int | None:
         return self.member.generation
 
-    def again(self) -> None:
-        """The client does that."""
-
     @refusals()
     def read(self, count: int) -> list[Given]:
         return [given(one) for one in self.heard.take(count)]
-
-    def read_meanwhile(self, count: int, act: Callable[[], object]) -> list[Given]:
-        act()
-        return self.read(count)
 
     def ack(self, *deliveries: Given, durable: bool = False) -> int:
         return self.face.ask(self.member.ack(*places(deliveries), durable=durable))
@@ -258,28 +243,21 @@ def given(one: RemoteDelivery) -> Given:
     return Given(one, place_of(one.cursor), one.count, changes)
 
 
-class Slots(Connected):
+class Slots(Connected, Face):
     """Slots over the Python client."""
 
     rejoins = True
     name = "python"
-    cannot: ClassVar[dict[str, str]] = {}
-    lacks: ClassVar[dict[str, str]] = {}
 
     def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.opened: list[OpenSlot] = []
+        super().begin(log)
         self.slots = self.remote.slots.of(log.name)
-
-    def end(self) -> None:
-        for one in self.opened:
-            one.close()
 
     @refusals()
     def open(self, name: str, *, take_over: bool = False, owner: str | None = None) -> "OpenSlot":
         slot = self.remote.slot(name, take_over=take_over, owner=owner, log=self.log.name)
-        self.opened.append(OpenSlot(self, slot))
-        return self.opened[-1]
+        used: OpenSlot = self.keep(OpenSlot(self, slot))
+        return used
 
     def create(
         self, name: str, criterion: Criterion | None = None, start: str | None = None, **more: Any
@@ -306,7 +284,7 @@ class Slots(Connected):
         self.ask(self.slots.drop(name))
 
 
-class OpenSlot:
+class OpenSlot(Following):
     """A slot with its one subscriber."""
 
     def __init__(self, face: Slots, slot: RemoteSlot) -> None:
@@ -326,9 +304,6 @@ class OpenSlot:
     def generation(self) -> int | None:
         return self.slot.generation
 
-    def again(self) -> None:
-        """The client does that."""
-
     @refusals()
     def read(self, count: int) -> list[Seen]:
         return [
@@ -342,7 +317,7 @@ class OpenSlot:
         """Acknowledges what was not delivered."""
         self.face.ask(self.slot.ack_durably(str(self.face.log.token(position))))
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.face.place.run(self._closed())
 
     async def _closed(self) -> None:
@@ -354,7 +329,3 @@ class OpenSlot:
         end = self.face.place.run(self.heard.ended())
         assert isinstance(end, RemoteError)
         return end.code
-
-
-def slot_seen(told: SlotInfo) -> SlotSeen:
-    return SlotSeen(told.name, told.version, told.state, told.paused, told.owner)

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Final
 
 import redis
 
-from publishers import ChangeLog, Criterion, Position
+from publishers import Criterion, Position
 from tests.contracts.faces import DEADLINE, Claimed, Given, Refused, Row
 from tests.contracts.in_process import while_waiting
+from tests.contracts.orders import Face, Following
 from tests.contracts.place import Place
 
 __all__ = ["Groups"]
@@ -61,10 +62,9 @@ class Connected:
         return self.client.execute_command(*words)
 
 
-class Groups(Connected):
+class Groups(Connected, Face):
     """Groups over the Redis protocol, as Kora's clients use them."""
 
-    rejoins = False
     name = "resp"
     cannot: ClassVar[dict[str, str]] = {
         "ack_upto": "an acknowledgement names each sequence",
@@ -84,14 +84,6 @@ class Groups(Connected):
         "end told": "a consumer hears of its end when it says something",
     }
 
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.joined: list[Consumer] = []
-
-    def end(self) -> None:
-        for one in self.joined:
-            one.leave()
-
     def attempt(self, verb: str) -> None:
         """Says what would be said if it could be."""
         words = {
@@ -102,8 +94,8 @@ class Groups(Connected):
         self.say(*words.get(verb, ("CDC.GROUP", verb.upper(), self.log.name, "pickers")))
 
     def join(self, group: str, consumer: str, *, history: bool = False) -> "Consumer":
-        self.joined.append(Consumer(self, group, consumer, history=history))
-        return self.joined[-1]
+        used: Consumer = self.keep(Consumer(self, group, consumer, history=history))
+        return used
 
     def create(
         self, name: str, criterion: Criterion | None = None, start: str = "latest", **options: Any
@@ -136,7 +128,7 @@ class Groups(Connected):
         return [Row(position(sequence), name.decode(), count) for sequence, name, _idle, count in rows]
 
 
-class Consumer:
+class Consumer(Following):
     """A name that reads."""
 
     def __init__(self, face: Groups, group: str, name: str, *, history: bool) -> None:
@@ -202,9 +194,6 @@ class Consumer:
     def leave(self) -> None:
         with contextlib.suppress(Refused):  # the group may be gone
             self.face.say("CDC.GROUP", "LEAVE", *self.key, self.name)
-
-    def again(self) -> None:
-        """A consumer is not tied to a connection."""
 
 
 def position(sequence: int) -> Position:

@@ -1,13 +1,12 @@
 """The faces of the WebSocket protocol, by hand."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import websockets
 
-from publishers import ChangeLog, Criterion, Position
-from publishers.criteria.criteria import Criteria
-from tests.contracts.faces import Claimed, Given, Mux, Refused, Row, Seen, SlotSeen, place_of
+from publishers import Position
+from tests.contracts.faces import Claimed, Given, Mux, Refused, Seen, SlotSeen, place_of
+from tests.contracts.orders import Following, GroupOrders, SlotOrders, slot_seen
 from tests.contracts.place import Place
 
 __all__ = ["Groups", "Slots"]
@@ -60,26 +59,17 @@ def unrefused(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-class Groups(Connected):
+class Groups(Connected, GroupOrders):
     """Groups over the WebSocket protocol."""
 
-    rejoins = False
     name = "websocket"
-    cannot: ClassVar[dict[str, str]] = {}
-    lacks: ClassVar[dict[str, str]] = {}
 
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.joined: list[Consumer] = []
-
-    def end(self) -> None:
-        for one in self.joined:
-            one.leave()
+    def settle(self) -> None:
         self.wire.settle()
 
     def join(self, group: str, consumer: str, *, history: bool = False) -> "Consumer":
         made = Consumer(self, {"group": group, "consumer": consumer, "history": history})
-        self.joined.append(made)
+        self.keep(made)
         return made
 
     def order(self, do: str, name: str, **more: Any) -> dict[str, Any]:
@@ -87,48 +77,12 @@ class Groups(Connected):
         answer: dict[str, Any] = self.ask("groups", "groups", payload=payload)["payload"]
         return answer
 
-    def create(
-        self, name: str, criterion: Criterion | None = None, start: str = "latest", **options: Any
-    ) -> None:
-        criteria = None if criterion is None else Criteria.of(criterion).to_json()
-        self.order("create", name, criteria=criteria, start=start, options=options)
-
-    def drop(self, name: str) -> None:
-        self.order("drop", name)
-
-    def reset(self, name: str, start: str) -> Position:
-        return place_of(self.order("reset", name, start=start)["cursor"])
-
-    def pause(self, name: str) -> bool:
-        return bool(self.order("pause", name)["changed"])
-
-    def resume(self, name: str) -> bool:
-        return bool(self.order("resume", name)["changed"])
-
-    def info(self, name: str) -> dict[str, Any]:
-        return info_of(self.order("info", name))
-
-    def dead(self, name: str) -> list[tuple[Position, str, str]]:
-        return [letter_of(one) for one in self.order("dead", name)["letters"]]
-
-    def discard(self, name: str, positions: list[Position] | None = None) -> int:
-        return int(
-            self.order("discard", name, positions=positions and [str(one) for one in positions])["count"]
-        )
-
-    def release(self, name: str) -> int:
-        return int(self.order("release", name)["count"])
-
-    def pending(
-        self, name: str, consumer: str | None = None, min_idle: float = 0.0, limit: int = 100
-    ) -> list[Row]:
-        if (consumer, min_idle) == (None, 0.0):
-            return rows_of(self.order("pending", name, limit=limit))
-        asker = self.joined[-1]
-        return rows_of(asker.say("pending", consumer=consumer, minIdleMs=int(min_idle * 1000), limit=limit))
+    def asked(self, **which: Any) -> dict[str, Any]:
+        told: dict[str, Any] = self.uses[-1].say("pending", **which)
+        return told
 
 
-class Consumer:
+class Consumer(Following):
     """A consumer with an id of its own."""
 
     def __init__(self, face: Groups, payload: dict[str, Any]) -> None:
@@ -147,10 +101,6 @@ class Consumer:
         assert len(found) == count, f"more than the {count} that were requested: {found}"
         self.received += count
         return [given(one) for one in found]
-
-    def read_meanwhile(self, count: int, act: Callable[[], object]) -> list[Given]:
-        act()
-        return self.read(count)
 
     def say(self, do: str, **payload: Any) -> dict[str, Any]:
         self.calls += 1
@@ -229,80 +179,25 @@ def claimed(told: dict[str, Any]) -> Claimed:
     )
 
 
-def rows_of(told: dict[str, Any]) -> list[Row]:
-    return [Row(place_of(one["at"]), one["consumer"], one["count"]) for one in told["rows"]]
-
-
-def info_of(told: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "state": told["state"],
-        "floor": place_of(told["floor"]["cursor"]),
-        "pending": told["pending"],
-        "dead": told["dead"],
-        "consumers": told["consumerNames"],
-    }
-
-
-def letter_of(letter: dict[str, Any]) -> tuple[Position, str, str]:
-    version, index = letter["position"].split(":")
-    return Position(int(version), int(index)), letter["first_error"], letter["last_error"]
-
-
-class Slots(Connected):
+class Slots(Connected, SlotOrders):
     """Slots over the WebSocket protocol."""
 
-    rejoins = False
     name = "websocket"
-    cannot: ClassVar[dict[str, str]] = {}
-    lacks: ClassVar[dict[str, str]] = {}
 
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.opened: list[OpenSlot] = []
-
-    def end(self) -> None:
-        for one in self.opened:
-            one.close()
+    def settle(self) -> None:
         self.wire.settle()
 
     def open(self, name: str, *, take_over: bool = False, owner: str | None = None) -> "OpenSlot":
-        slot = {"name": name, "takeOver": take_over, "owner": owner, "opening": f"o{len(self.opened)}"}
-        self.opened.append(OpenSlot(self, slot))
-        return self.opened[-1]
+        slot = {"name": name, "takeOver": take_over, "owner": owner, "opening": f"o{len(self.uses)}"}
+        used: OpenSlot = self.keep(OpenSlot(self, slot))
+        return used
 
     def order(self, do: str, name: str | None = None, **more: Any) -> list[SlotSeen]:
         payload = {"do": do, "name": name, "log": self.log.name, **more}
         return [slot_seen(one) for one in self.ask("slot", "slot", payload=payload)["payload"]]
 
-    def create(
-        self, name: str, criterion: Criterion | None = None, start: str | None = None, **more: Any
-    ) -> None:
-        criteria = None if criterion is None else Criteria.of(criterion).to_json()
-        more["copyFrom"] = more.pop("copy_from", None)
-        self.order("create", name, criteria=criteria, start=start, **more)
 
-    def listed(self) -> list[SlotSeen]:
-        return self.order("list")
-
-    def info(self, name: str) -> SlotSeen:
-        return self.order("info", name)[0]
-
-    def seek(self, name: str, start: Any) -> int:
-        return self.order("seek", name, start={"version": start} if isinstance(start, int) else start)[
-            0
-        ].version
-
-    def pause(self, name: str) -> None:
-        self.order("pause", name)
-
-    def resume(self, name: str) -> None:
-        self.order("resume", name)
-
-    def drop(self, name: str) -> None:
-        assert self.order("drop", name) == []
-
-
-class OpenSlot:
+class OpenSlot(Following):
     """A subscription of a slot."""
 
     def __init__(self, face: Slots, slot: dict[str, Any]) -> None:
@@ -361,7 +256,7 @@ class OpenSlot:
         if "error" in answer:
             raise Refused(answer["error"]["code"], answer["error"])
 
-    def close(self) -> None:
+    def leave(self) -> None:
         self.face.wire.say(type="complete", id=self.id)
 
     def end_told(self) -> str:
@@ -373,7 +268,3 @@ def event_seen(event: dict[str, Any]) -> Seen:
     return Seen(
         event["cursor"], Position(event["version"], event["index"]), event.get("key"), event.get("body")
     )
-
-
-def slot_seen(told: dict[str, Any]) -> SlotSeen:
-    return SlotSeen(told["name"], told["version"], told["state"], told["paused"], told["owner"])
