@@ -19,7 +19,7 @@ class Face:
         rejoins: Whether a client comes back by itself, and says who it was.
         cannot: Verbs that it has to refuse, with the reason.
         lacks: What else a test may need that it does not have, with the reason.
-        uses: The consumers that have joined, or the slots that were opened.
+        uses: The consumers that have joined, or the slots and subscriptions that were opened.
     """
 
     name: ClassVar[str]
@@ -33,7 +33,7 @@ class Face:
 
     def end(self) -> None:
         for one in self.uses:
-            one.leave()
+            one.close()
         self.settle()
 
     def settle(self) -> None:

@@ -9,6 +9,7 @@ from publishers import ChangeLog, Content, Criterion, Position
 from publishers.criteria.criteria import Criteria
 from tests.contracts import graphql, in_process, javascript, python, resp, websocket
 from tests.contracts.faces import Refused, Seen
+from tests.contracts.orders import Face
 from tests.contracts.place import Place
 from transports import RemoteError
 from transports.problems import describe
@@ -17,27 +18,6 @@ __all__ = ["FACES"]
 
 Start = str | int | None
 AHEAD: Final = {"cursors ahead": "the client asks again, as the server may be behind"}
-
-
-class Subscribing:
-    """What has a log to subscribe to; ``settle`` waits until subscriptions have begun."""
-
-    cannot: ClassVar[dict[str, str]] = {}
-    lacks: ClassVar[dict[str, str]] = {}
-    rejoins = False
-    log: ChangeLog
-
-    def begin(self, log: ChangeLog) -> None:
-        self.log = log
-        self.streams: list[Any] = []
-
-    def end(self) -> None:
-        for one in self.streams:
-            one.close()
-
-    def kept(self, stream: Any) -> Any:
-        self.streams.append(stream)
-        return stream
 
 
 def plain_start(start: Start) -> Any:
@@ -54,7 +34,7 @@ def told(call: Any) -> str:
     raise AssertionError("it goes on")
 
 
-class InProcess(Subscribing):
+class InProcess(Face):
     """Subscriptions in the process of the log."""
 
     name = "in-process"
@@ -85,7 +65,7 @@ class InProcess(Subscribing):
             content=Content.BODY,
             snapshot=snapshot,
         )
-        return self.kept(Heard(self.log, feed))
+        return self.keep(Heard(self.log, feed))
 
 
 class Heard:
@@ -113,7 +93,7 @@ class Heard:
         return describe(self.heard.ended()).code
 
 
-class WebSocket(Subscribing, websocket.Connected):
+class WebSocket(Face, websocket.Connected):
     """Subscriptions over the WebSocket protocol."""
 
     name = "websocket"
@@ -130,10 +110,9 @@ class WebSocket(Subscribing, websocket.Connected):
             "log": self.log.name,
             **more,
         }
-        return self.kept(Wired(self, payload))
+        return self.keep(Wired(self, payload))
 
-    def end(self) -> None:
-        super().end()
+    def settle(self) -> None:
         self.wire.settle()
 
 
@@ -176,7 +155,7 @@ class Wired:
         return str(self.face.wire.hear(self.id, "error")["payload"]["code"])
 
 
-class Python(Subscribing, python.Connected):
+class Python(Face, python.Connected):
     """Subscriptions over the Python client."""
 
     name = "python"
@@ -189,7 +168,7 @@ class Python(Subscribing, python.Connected):
     ) -> Any:
         where = start if since is None else since
         feed = self.remote.changes(*criteria, since=where, content=Content.BODY, log=self.log.name, **more)
-        return self.kept(Remote(self, feed))
+        return self.keep(Remote(self, feed))
 
 
 class Remote:
@@ -237,7 +216,7 @@ class Remote:
         return told(lambda: self.read(1))
 
 
-class GraphQL(Subscribing, graphql.Connected):
+class GraphQL(Face, graphql.Connected):
     """Subscriptions over GraphQL."""
 
     name = "graphql"
@@ -259,10 +238,9 @@ class GraphQL(Subscribing, graphql.Connected):
             "snapshot": snapshot and snapshot.upper(),
             "log": self.log.name,
         }
-        return self.kept(Operation(self, variables))
+        return self.keep(Operation(self, variables))
 
-    def end(self) -> None:
-        super().end()
+    def settle(self) -> None:
         self.wire.settle()
 
 
@@ -315,7 +293,7 @@ class Operation:
         return told(lambda: self.face.next(self.id))
 
 
-class Resp(Subscribing, resp.Connected):
+class Resp(Face, resp.Connected):
     """The Redis protocol, whose clients poll."""
 
     name = "resp"
@@ -328,7 +306,7 @@ class Resp(Subscribing, resp.Connected):
         self.say("SUBSCRIBE", "order")
 
 
-class JavaScript(Subscribing, javascript.Connected):
+class JavaScript(Face, javascript.Connected):
     """Subscriptions over penstock.js."""
 
     name = "javascript"
@@ -346,7 +324,7 @@ class JavaScript(Subscribing, javascript.Connected):
             "log": self.log.name,
             **more,
         }
-        return self.kept(Iterable(self, {name: one for name, one in wish.items() if one is not None}))
+        return self.keep(Iterable(self, {name: one for name, one in wish.items() if one is not None}))
 
 
 class Iterable:
@@ -354,7 +332,7 @@ class Iterable:
 
     def __init__(self, face: JavaScript, wish: dict[str, Any]) -> None:
         self.face = face
-        self.key = f"{face.log.name}-{len(face.streams)}"
+        self.key = f"{face.log.name}-{len(face.uses)}"
         face.node.call("client", "changes", wish, keep=self.key)
         with contextlib.suppress(Refused):
             face.node.call(
