@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.attacks.raw_http import JSON, head
+from tests.harness.inside import pools_of
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
 from transports.appends import Appending
@@ -144,7 +145,7 @@ async def test_threads_that_append_are_shared_by_principals_and_not_by_addresses
 
     monkeypatch.setattr(Appending, "submit", slowly)
     server = serving(authenticate=knowing("ann", "eve"), authorise=WRITERS, append_threads=4)
-    pool = server.application._pools.appending
+    pool = pools_of(server.application).appending
     async with contextlib.AsyncExitStack() as stack:
         twice = [*WAYS.values()] * 2
         answers = [await one(stack, server, "eve", dial, graphql, client) for one in twice]

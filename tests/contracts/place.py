@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from publishers import ChangeLog, upsert
+from tests.harness.inside import connections_of, link_of, loop_of
 from tests.publishers.support import QUICK
 from tests.simulation.workload import Clock
 from transports import Grant, Limits, LogAction, Server, serve
@@ -59,12 +60,12 @@ class Place:
 
     def connections(self) -> set[Any]:
         """The connections that the server has."""
-        return set(self.server.application._connections)
+        return set(connections_of(self.server.application))
 
     def cut(self, connections: set[Any]) -> None:
         """Cuts connections off, as a network does: nobody is asked."""
         for connection in connections:
-            self.server._loop.call_soon_threadsafe(connection._link.abort)
+            loop_of(self.server).call_soon_threadsafe(link_of(connection).abort)
 
     def at_end(self, end: Callable[[], object]) -> None:
         """Ends something of a face before the servers stop."""

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from publishers import ChangeLog, Position, backups, upsert
 from publishers.errors import LogBusy, LogForked
 from publishers.wal import Follower, RealFileSystem
+from tests.harness.inside import following_of
 
 
 def say(*words: object) -> None:
@@ -265,7 +266,7 @@ def follow(path: str, options: dict, user: int | None = None) -> None:
         os.setuid(user)
     log = ChangeLog.open(path, read_only=True, **options)
     log.changes(since=Position(1)).subscribe(Told())
-    say("open", log.epoch, log.head.version, log._following._listener.kind)
+    say("open", log.epoch, log.head.version, following_of(log)._listener.kind)
     sys.stdin.read()
     log.close()
     say("closed")

@@ -212,9 +212,9 @@ def socket_of(connection: Any) -> Any:
 # A sink.
 
 
-def progress_of(machine: Any) -> Any:
-    """What a target has confirmed and the slot has not stored: a kill in between is made here."""
-    return machine._progress
+def progress_of(owner: Any) -> Any:
+    """What a slot has given, or a target has confirmed, and is not stored: a kill in between is made here."""
+    return owner._progress
 
 
 def target_of(machine: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import flow
 from publishers import Content, Criterion
 from publishers.blocks.block import Block
-from tests.harness.inside import catalog_of, service_of
+from tests.harness.inside import catalog_of, files_of, service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import (
     BatchProbe,
@@ -26,7 +26,7 @@ from tests.publishers.support import (
 
 
 def reads(log):
-    return log._files.reader.statistics.frames
+    return files_of(log).reader.statistics.frames
 
 
 def test_a_caught_up_subscriber_reads_the_wal_zero_times():
@@ -91,7 +91,7 @@ def test_the_replay_of_a_large_transaction_is_linear(demand, monkeypatch):
     monkeypatch.setattr(Block, "size_between", lambda *range_: looked.append(range_) or size(*range_))
     with opened(frame_bytes=65_536) as log:
         log.commit([order(n) for n in range(16_000)])
-        frames = len(list(log._files.reader.statistics.__slots__)) and log._files.reader
+        frames = len(list(files_of(log).reader.statistics.__slots__)) and files_of(log).reader
         probe = Probe(first=demand, each=1 if demand < 10**9 else 0)
         log.changes(Criterion(operations={"UPSERT"}), since=log.oldest).subscribe(probe, executor=flow.INLINE)
         probe.wait_for(16_000, timeout=200)
@@ -143,7 +143,7 @@ def test_a_stalled_subscriber_holds_no_file_and_at_most_a_batch():
         for probe in probes:
             probe.request(10)
             probe.wait_for(10)
-        catalog_of(log._files.reader).close()
+        catalog_of(files_of(log).reader).close()
         assert len(set(_files()) - before) <= 1  # the live segment may be another one
         shared = service_of(log).registry.publishers()[0]
         assert shared.ring.statistics().events <= 4

@@ -174,7 +174,7 @@ class SimulatedFileSystem:
         self.life = 0
         self.dead = False
         self.trace: list[str] | None = [] if trace else None
-        self._boot = 1
+        self.boot = 1
         self._directories = directories
         self._names: dict[str, dict[str, Inode]] = {"": {}}
         self._durable: dict[str, dict[str, Inode]] = {"": {}}
@@ -227,7 +227,7 @@ class SimulatedFileSystem:
         for directory, pending in self._pending.items():
             self._durable[directory] = dict(self._names[directory])
             pending.clear()
-        self._boot += 1
+        self.boot += 1
         self.kill()
 
     def power_cut(self) -> None:
@@ -248,7 +248,7 @@ class SimulatedFileSystem:
         for inode in inodes.values():
             self._cut_inode(inode, survive)
         self._names = {directory: dict(names) for directory, names in self._durable.items()}
-        self._boot += 1
+        self.boot += 1
         self.kill()
 
     def _cut_names(
@@ -447,7 +447,7 @@ class SimulatedFileSystem:
         return self.room()
 
     def boot_id(self) -> bytes:
-        return self._boot.to_bytes(16, "little")
+        return self.boot.to_bytes(16, "little")
 
     def process_id(self) -> int:
         return 1000 + self.life
@@ -488,7 +488,7 @@ class SimulatedFileSystem:
     ) -> "SimulatedFileSystem":
         """A file system with one directory of files, on a machine that was started so often."""
         system = cls(seed)
-        system._boot = boot
+        system.boot = boot
         system.make_directory(path)
         names = {name: Inode(bytearray(data), bytearray(data)) for name, data in files.items()}
         system._names[_key(path)], system._durable[_key(path)] = names, names.copy()

@@ -286,7 +286,7 @@ class Lives:
     def backup(self, one: Copy) -> Saved:
         self.note(f"copy {one.path}")
         files = self.system.snapshot(one.path)
-        return Saved(files, list(one.history), one.shown, self.system._boot, one.odd, one.mended)
+        return Saved(files, list(one.history), one.shown, self.system.boot, one.odd, one.mended)
 
     def spread(self, saved: Saved) -> None:
         """A copy in a directory of its own."""
@@ -325,7 +325,7 @@ class Lives:
             if any(segment_number(name) for name in mixed):
                 self.put(
                     one,
-                    Saved(mixed, one.history, one.shown, self.system._boot, odd=True, mended=one.mended),
+                    Saved(mixed, one.history, one.shown, self.system.boot, odd=True, mended=one.mended),
                     mixed,
                 )
                 self.note(f"  HEAD of a backup in {one.path}")
@@ -337,7 +337,7 @@ class Lives:
         self.system._pending[str(one.path)] = []
         one.history = list(saved.history)
         one.odd, one.mended = saved.odd, saved.mended
-        one.shown = saved.shown if TAIL_NAME in files and saved.boot == self.system._boot else 0
+        one.shown = saved.shown if TAIL_NAME in files and saved.boot == self.system.boot else 0
 
     # --- places ------------------------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ def run(seed: int, trace: list[str] | None = None) -> Mapping[str, int]:
         assert verify(LOG, filesystem=system).verdict is Verdict.SOUND
         system.power_cut()
         left = system.snapshot(LOG)
-        found = _opened(left, system._boot)
+        found = _opened(left, system.boot)
         assert found == kept, f"{list(found)} is kept, and not {list(kept)}"
         for step in planned.steps:
             if step.action == "cut":
@@ -138,7 +138,7 @@ def _no_worse(system: SimulatedFileSystem, before: Report, kept: Contents, whole
     now = verify(LOG, filesystem=system)
     assert now.version >= before.version, f"version {now.version} is left of {before.version}"
     try:
-        found = _opened(system.snapshot(LOG), system._boot)
+        found = _opened(system.snapshot(LOG), system.boot)
     except WalCorrupted:
         return
     # A damage in a closed segment may not be noticed by who opens the log; then he has what is behind it as well.

@@ -13,11 +13,16 @@ from tests.flow.broadcast.test_broadcast import ALL, Hands, Listener, listen, of
 from tests.flow.probes import BatchProbe, ManualExecutor, wait_until
 
 
+def hub_of(broadcast):
+    """What serves the subscribers: no face tells which of them are served together."""
+    return broadcast._hub
+
+
 def together(broadcast, count, on_item=None, **options):
     """Subscribers that are served together from the element 0 on, which they have got."""
     listeners = [listen(broadcast, ALL, on_item=on_item, **options) for _ in range(count)]
     broadcast.submit(0)
-    assert len(broadcast._hub.group.members) == count
+    assert len(hub_of(broadcast).group.members) == count
     return listeners
 
 
@@ -59,7 +64,7 @@ def test_who_lacks_demand_stays_behind_and_comes_back():
         broadcast.submit(item)
     assert steady.items == list(range(50))
     assert slow.items == list(range(1, 50))
-    assert len(broadcast._hub.group.members) == 2
+    assert len(hub_of(broadcast).group.members) == 2
 
 
 def test_a_request_inside_on_next_keeps_a_subscriber_in_the_group():
@@ -79,7 +84,7 @@ def test_an_executor_of_its_own_keeps_a_subscriber_out_of_the_group():
         broadcast.submit(item)
         executor.run_all()
     broadcast.submit(4)
-    assert len(broadcast._hub.group.members) == 2
+    assert len(hub_of(broadcast).group.members) == 2
     assert elsewhere.items == [1, 2, 3]
     assert all(listener.items == list(range(5)) for listener in listeners)
 
@@ -97,11 +102,11 @@ def test_an_illegal_request_in_the_group_ends_that_subscription_at_once():
 def test_who_asks_for_the_flag_of_a_member_has_it_from_the_group():
     broadcast = Broadcast(4)
     listeners = together(broadcast, 2)
-    drain = next(iter(broadcast._hub.subscriptions))
+    drain = next(iter(hub_of(broadcast).subscriptions))
     drain.release_hold()  # it is not held, but lent
-    assert len(broadcast._hub.group.members) == 2
+    assert len(hub_of(broadcast).group.members) == 2
     assert drain.try_hold()
-    assert len(broadcast._hub.group.members) == 1
+    assert len(hub_of(broadcast).group.members) == 1
     broadcast.submit(1)
     assert [listener.items for listener in listeners] == [[0], [0, 1]]
     drain.release_hold()
@@ -186,7 +191,7 @@ def test_submitting_inside_on_next_reaches_all_in_the_same_order(demand):
     listeners = [listen(broadcast, *demand), listen(broadcast, *demand)]
     talker = listen(broadcast, *demand, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
     broadcast.offer(1000)
-    assert len(broadcast._hub.group.members) == 3
+    assert len(hub_of(broadcast).group.members) == 3
     broadcast.offer(0)
     assert all(listener.items == [1000, *range(501)] for listener in (*listeners, talker))
     assert talker.deepest == 1
@@ -280,12 +285,12 @@ def test_an_interrupt_of_a_member_that_leaves_costs_the_others_nothing():
     steady = listen(broadcast, ALL, on_item=lambda item: item == 0 and offer(broadcast, (1, 2)))
     listen(broadcast, ALL, on_item=interrupt, lag=Lag.LATEST)
     broadcast.submit(-1)
-    assert len(broadcast._hub.group.members) == 2
+    assert len(hub_of(broadcast).group.members) == 2
     with pytest.raises(KeyboardInterrupt):
         broadcast.submit(0)
     broadcast.submit(3)
     assert steady.items == [-1, 0, 1, 2, 3]
-    assert len(broadcast._hub.group.members) == 1
+    assert len(hub_of(broadcast).group.members) == 1
 
 
 def test_an_interrupt_of_the_thread_that_serves_breaks_up_the_group_and_it_forms_again():
@@ -296,11 +301,11 @@ def test_an_interrupt_of_the_thread_that_serves_breaks_up_the_group_and_it_forms
         pytest.raises(KeyboardInterrupt),
     ):
         broadcast.submit(1)
-    assert broadcast._hub.group.members == ()
+    assert hub_of(broadcast).group.members == ()
     for item in range(2, 30):
         broadcast.submit(item)
     assert all(listener.items == [0, *range(2, 30)] for listener in listeners)
-    assert len(broadcast._hub.group.members) == 2
+    assert len(hub_of(broadcast).group.members) == 2
 
 
 # Contexts and references.
@@ -318,7 +323,7 @@ def test_each_in_the_group_sees_its_own_context():
         )
     for item in range(4):
         broadcast.submit(item)
-    assert len(broadcast._hub.group.members) == 3
+    assert len(hub_of(broadcast).group.members) == 3
     assert seen == ["one", "two", "two"] * 4
 
 

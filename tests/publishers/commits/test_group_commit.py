@@ -10,6 +10,7 @@ import flow
 from penstock_cdc.errors import LogClosed, LogFailed, LogFull
 from publishers import ChangeLog, Position, upsert
 from publishers.wal import RealFileSystem
+from tests.harness.inside import committer_of, files_of, housekeeping_of, queue_of, service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import (
     QUICK,
@@ -44,15 +45,15 @@ def test_those_who_wait_are_committed_in_one_group(monkeypatch):
         assert held.inside.wait(60)
         for thread in threads[1:]:
             thread.start()
-        wait_until(lambda: log._committer.waiting[0] == 9)
-        groups = log._committer.groups
+        wait_until(lambda: committer_of(log).waiting[0] == 9)
+        groups = committer_of(log).groups
         held.go.set()
         for thread in threads:
             thread.join(60)
         assert held.sizes == [1, 9]
-        assert log._committer.groups == groups + 2
+        assert committer_of(log).groups == groups + 2
         assert log.head == Position(11, 0)
-        assert log._committer.waiting == (0, 0)
+        assert committer_of(log).waiting == (0, 0)
 
 
 def test_a_group_is_bounded_in_transactions_and_bytes(monkeypatch):
@@ -65,7 +66,7 @@ def test_a_group_is_bounded_in_transactions_and_bytes(monkeypatch):
             assert held.inside.wait(60)
             for thread in threads[1:]:
                 thread.start()
-            wait_until(lambda: log._committer.waiting[0] == 9)
+            wait_until(lambda: committer_of(log).waiting[0] == 9)
             held.go.set()
             for thread in threads:
                 thread.join(60)
@@ -81,8 +82,8 @@ def test_callers_wait_for_room_in_the_queue_and_are_let_in(monkeypatch):
         for thread in threads:
             thread.start()
         assert held.inside.wait(60)
-        wait_until(lambda: len(log._committer._queue.outside) == 4)
-        assert log._committer.waiting[0] == 1
+        wait_until(lambda: len(queue_of(committer_of(log)).outside) == 4)
+        assert committer_of(log).waiting[0] == 1
         held.go.set()
         for thread in threads:
             thread.join(60)
@@ -127,7 +128,7 @@ def test_racing_retries_in_one_group_become_one_version(monkeypatch):
             )
             thread.start()
             threads.append(thread)
-            wait_until(lambda place=place: log._committer.waiting[0] == place)
+            wait_until(lambda place=place: committer_of(log).waiting[0] == place)
         held.go.set()
         for thread in [lead, *threads]:
             thread.join(60)
@@ -208,7 +209,7 @@ def test_interval_delivers_only_what_is_synced():
         assert filesystem.syncs == before + 1
         assert len(probe.positions) == 8
         fill(log, 1)
-        log._housekeeping.poke()
+        housekeeping_of(log).poke()
         probe.wait_for(10)
         fill(log, 1)
     assert len(probe.positions) == 12
@@ -258,7 +259,7 @@ def test_a_failed_sync_fails_the_log_for_good():
         assert log.head == Position(3, 0)
         assert len(everything(log)) == 4
         assert probe.positions == everything(log)
-        log._committer.sync()  # what housekeeping does again and again; it has been said
+        committer_of(log).sync()  # what housekeeping does again and again; it has been said
     assert probe.completed
 
 
@@ -283,7 +284,7 @@ def test_who_finds_no_room_behind_others_is_told_and_a_retry_of_it_too(monkeypat
     """F43: the disk gets full in the middle of a group; what was written counts, the rest and its repetitions fail."""
     with opened() as log:
         held = Held(log, monkeypatch)
-        append = log._files.append
+        append = files_of(log).append
         calls = itertools.count()
 
         def short(transactions):
@@ -294,7 +295,7 @@ def test_who_finds_no_room_behind_others_is_told_and_a_retry_of_it_too(monkeypat
                 return append(transactions[:1])
             raise LogFull(0, 1)
 
-        monkeypatch.setattr(log._files, "append", short)
+        monkeypatch.setattr(files_of(log), "append", short)
         outcomes = {}
         threads = [threading.Thread(target=fill, args=(log, 1))]
         threads[0].start()
@@ -309,13 +310,13 @@ def test_who_finds_no_room_behind_others_is_told_and_a_retry_of_it_too(monkeypat
 
             threads.append(threading.Thread(target=commit))
             threads[-1].start()
-            wait_until(lambda place=place: log._committer.waiting[0] == place)
+            wait_until(lambda place=place: committer_of(log).waiting[0] == place)
         held.go.set()
         for thread in threads:
             thread.join(60)
         assert outcomes[1].version == 2
         assert all(isinstance(outcomes[place], LogFull) for place in (2, 3, 4))
-        monkeypatch.setattr(log._files, "append", append)
+        monkeypatch.setattr(files_of(log), "append", append)
         assert log.commit([order(1)], producer=("b", 2)).version == 3
         assert log.head == Position(4, 0)
 
@@ -335,12 +336,12 @@ def test_commits_in_progress_finish_when_the_log_is_closed_and_later_ones_are_re
         for thread in threads:
             thread.start()
         assert held.inside.wait(60)
-        wait_until(lambda: log._committer.waiting[0] == 3)
+        wait_until(lambda: committer_of(log).waiting[0] == 3)
         closer = threading.Thread(target=log.close)
         closer.start()
-        wait_until(lambda: log._committer._queue.closed)
+        wait_until(lambda: queue_of(committer_of(log)).closed)
         with pytest.raises(LogClosed):
-            log._committer.commit(_sealed(log))
+            committer_of(log).commit(_sealed(log))
         held.go.set()
         for thread in [*threads, closer]:
             thread.join(60)
@@ -379,10 +380,10 @@ def test_a_ring_made_while_a_group_with_a_spooled_transaction_is_published_cover
         for place, thread in enumerate(threads):
             thread.start()
             assert held.inside.wait(60)
-            wait_until(lambda place=place: log._committer.waiting[0] == place)
+            wait_until(lambda place=place: committer_of(log).waiting[0] == place)
         first, second = Probe(first=1000), Probe(first=1000)
         feed = log.changes()
-        snapshot = log._service.registry.snapshot
+        snapshot = service_of(log).registry.snapshot
 
         def registering(newest):
             index = snapshot(newest)
@@ -390,7 +391,7 @@ def test_a_ring_made_while_a_group_with_a_spooled_transaction_is_published_cover
                 feed.subscribe(first, executor=flow.INLINE)
             return index
 
-        monkeypatch.setattr(log._service.registry, "snapshot", registering)
+        monkeypatch.setattr(service_of(log).registry, "snapshot", registering)
         held.go.set()
         for thread in threads:
             thread.join(60)

@@ -11,6 +11,7 @@ from publishers.blocks.block import Block
 from publishers.fanout.ring import Ring
 from publishers.log.process_events import HostingSubscription
 from publishers.store.store import ChangeStore
+from tests.harness.inside import service_of
 from tests.publishers.support import (
     QUICK,
     BatchProbe,
@@ -234,7 +235,7 @@ def test_one_who_is_cancelled_by_another_one_in_the_same_round_gets_nothing_more
     assert [len(one.positions) for one in victims] == [had[id(one)] for one in victims]
     assert set(had.values()) == {0}
     assert foe.positions == friends[0].positions == friends[1].positions == everything(log)
-    assert len(log._service.registry.subscriptions()) == 3
+    assert len(service_of(log).registry.subscriptions()) == 3
     victims.clear()
     gc.collect()
     assert [one() for one in gone] == [None] * 20
@@ -359,7 +360,7 @@ def test_nobody_is_kept_by_what_was_taken_for_him(log):
     probes = [*company(log, 70, executor=loop), *company(log, 3)]
     fill(log, 3)
     loop.run_all()
-    (shared,) = log._service.registry.publishers()
+    (shared,) = service_of(log).registry.publishers()
     assert shared.ring.statistics().chunks == 0
     known = [weakref.ref(probe.subscription) for probe in probes]
     for probe in probes:
@@ -368,7 +369,7 @@ def test_nobody_is_kept_by_what_was_taken_for_him(log):
     del shared, probe
     gc.collect()
     assert not any(one() for one in known)
-    assert not log._service.registry.publishers()
+    assert not service_of(log).registry.publishers()
 
 
 def test_a_company_that_falls_behind_the_ring_comes_back(monkeypatch):

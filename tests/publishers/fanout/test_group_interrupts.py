@@ -6,6 +6,7 @@ import pytest
 
 from publishers.fanout.group import DeliveryGroup
 from publishers.fanout.ring import Ring
+from tests.harness.inside import lock_of
 from tests.publishers.fanout.test_group import company, once
 from tests.publishers.support import (
     BatchProbe,
@@ -72,11 +73,11 @@ def test_an_interrupt_before_a_round_knows_whom_to_serve_is_followed_by_another_
         loop.run_all()
         fill(log, 1)
         group = probes[0].subscription.cursor.group
-        lock = group._lock
+        lock = lock_of(group)
         group._lock = StrikingLock(group)
         with pytest.raises(Interrupt):
             loop.run_all()
-        assert group._lock is lock
+        assert lock_of(group) is lock
         loop.run_all()
         for probe in probes:
             assert probe.positions == everything(log), probe.state()

@@ -9,6 +9,7 @@ import pytest
 import flow
 from publishers import Criterion
 from publishers.fanout.group import DeliveryGroup
+from tests.harness.inside import service_of
 from tests.publishers.fanout.test_group import company
 from tests.publishers.support import (
     Probe,
@@ -137,8 +138,8 @@ def test_a_loop_that_closes_ends_its_subscribers_and_harms_no_writer(log, when):
     assert all(probe.positions == everything(log) for probe in here)
     assert all(isinstance(probe.error, RuntimeError) for probe in gone)
     assert all(probe.clean and probe.terminals == 1 for probe in gone)
-    assert len(log._service.registry.subscriptions()) == 2
-    (shared,) = log._service.registry.publishers()
+    assert len(service_of(log).registry.subscriptions()) == 2
+    (shared,) = service_of(log).registry.publishers()
     assert len(shared.groups) == 1
     executor = weakref.ref(flow.executors.loop_executor(loop))
     known = [weakref.ref(probe) for probe in gone]

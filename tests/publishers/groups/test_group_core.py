@@ -26,6 +26,12 @@ def machine(*lanes, **options):
     return made
 
 
+def after(group, us):
+    """Sets the clock of `machine` on; returns its time."""
+    group._clock.now += us
+    return group._clock.monotonic()
+
+
 def places(units):
     return [unit.position.index for unit in units]
 
@@ -76,7 +82,7 @@ def test_a_claim_moves_a_delivery_and_takes_the_later_ones_of_its_key_from_the_o
     one, two = group.join("one", 1), group.join("two", 2)
     first, second = group.take(one, 9)
     began = first.first_us
-    group._clock.now += 10_000_000
+    after(group, 10_000_000)
     assert group.claim(two, [Position(1, 0)], 11.0) == []
     assert group.claim(two, [Position(1, 1)], 0.0) == []  # the one before it is at the other
     assert group.claim(two, [Position(1, 0)], 10.0) == [first]
@@ -92,7 +98,7 @@ def test_what_an_operator_takes_back_is_due_at_once_for_every_consumer_and_has_n
     group = machine(KEY, OTHER, KEY)
     one, two = group.join("one", 1), group.join("two", 2)
     assert places(group.take(one, 2)) == [0, 1]
-    group._clock.now += 10_000_000
+    after(group, 10_000_000)
     (later,) = group.take(one, 1)
     assert group.release(11.0) == 0
     assert group.release(10.0) == 2
@@ -133,10 +139,10 @@ def test_what_is_refused_with_a_delay_comes_when_that_is_over():
     one = group.join("one", 1)
     group.take(one, 9)
     assert group.nack(one, Position(1, 0), 10.0)
-    group._clock.now += 9_000_000
+    after(group, 9_000_000)
     group.tick()
     assert group.take(one, 9) == []
-    group._clock.now += 1_000_000
+    after(group, 1_000_000)
     group.tick()
     assert places(group.take(one, 9)) == [0]
 
@@ -166,14 +172,14 @@ def test_the_idle_time_of_a_delivery_counts_from_the_last_one():
     group = machine(KEY)
     one, two = group.join("one", 1), group.join("two", 2)
     (unit,) = group.take(one, 1)
-    group._clock.now += 20_000_000
+    after(group, 20_000_000)
     group.nack(one, unit.position, 0.0)
-    group._clock.now += 500_000
+    after(group, 500_000)
     assert group.take(one, 1) == [unit]
-    assert unit.last == group._clock.monotonic()
-    group._clock.now += 500_000
+    assert unit.last == after(group, 0)
+    after(group, 500_000)
     assert group.claim(two, [unit.position], 1.0) == []
-    group._clock.now += 500_000
+    after(group, 500_000)
     assert group.claim(two, [unit.position], 1.0) == [unit]
 
 
@@ -211,18 +217,18 @@ def test_a_delivery_times_out_and_is_due_for_every_consumer_also_the_same():
     group = machine(KEY, ack_wait=30.0, backoff=(10.0,))
     one = group.join("one", 1)
     group.take(one, 1)
-    group._clock.now += 20_000_000
+    after(group, 20_000_000)
     assert group.in_progress(one, Position(1))
-    group._clock.now += 20_000_000
+    after(group, 20_000_000)
     group.tick()
     assert group.pending == 1
-    group._clock.now += 10_000_000
+    after(group, 10_000_000)
     group.tick()
     assert [unit.count for unit in group.take(one, 9)] == [2]
-    group._clock.now += 30_000_000
+    after(group, 30_000_000)
     group.tick()
     assert group.take(one, 9) == []
-    group._clock.now += 12_000_000
+    after(group, 12_000_000)
     group.tick()
     assert [unit.count for unit in group.take(one, 9)] == [3]
     assert group.ack(one, [Position(1)]) == 1
@@ -234,7 +240,7 @@ def test_what_times_out_can_be_acknowledged_with_all_up_to_it_until_another_cons
     group = machine(KEY, KEY, OTHER, ("order", "3"), ("order", "4"), ack="all", ack_wait=30.0)
     one, two = group.join("one", 1), group.join("two", 2)
     assert places(group.take(one, 4)) == [0, 1, 2, 3]
-    group._clock.now += 31_000_000
+    after(group, 31_000_000)
     assert group.tick()
     assert not group.tick()
     assert places(group.take(two, 2)) == [0, 1]
@@ -430,7 +436,7 @@ def test_consumers_that_say_nothing_are_removed_and_there_is_a_bound_on_them():
     group.consumers.check_room("one")
     with pytest.raises(TooCostly):
         group.consumers.check_room("two")
-    group._clock.now += 61_000_000
+    after(group, 61_000_000)
     group.tick()
     assert len(group.consumers) == 0
     assert places(group.take(group.join("two", 2), 1)) == [0]

@@ -18,6 +18,7 @@ from publishers.groups.errors import ConsumerFenced, GroupExists, GroupUnwritten
 from publishers.groups.inspection import stored_groups
 from publishers.journal import JOURNAL_NAMES
 from publishers.wal.disk.filesystem import put_file, read_file, sync_names
+from tests.harness.inside import head_writer_of
 from tests.harness.scale import scaled
 from tests.publishers.slots.owner import OPTIONS, BareLog
 from tests.publishers.wal.logs import opened, sealed
@@ -178,7 +179,7 @@ class Crashes(RuleBasedStateMachine):
                 self.stored = found
                 (self.row,) = stored_groups(self.system, LOG, self.wal.log_id, self.log.judge)
                 head, opens = self.row.head, {row.position for row in self.row.record.opens}
-                vouched = self.wal._head_writer.head.state.durable
+                vouched = head_writer_of(self.wal).head.state.durable
                 assert head <= Position(vouched + 1), "a place for which HEAD does not vouch"
                 done = {Position(version, 1) for version in range(1, head.version + (head.index > 1))} - opens
                 assert done <= self.said | self.buried(), "something that was never acknowledged is done"

@@ -9,6 +9,7 @@ from publishers import ChangeLog, Position, upsert
 from publishers.errors import LogClosed, TooCostly
 from publishers.groups.errors import ConsumerFenced, GroupUnwritten, NoSuchGroup
 from publishers.groups.state import GroupState
+from tests.harness.inside import house_step_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, opened, order, scratch, wait_until
 from tests.simulation.workload import Clock
@@ -22,6 +23,15 @@ def log():
 
 def keys(deliveries):
     return [int(one.change.key) for one in deliveries]
+
+
+def journal_of(group):
+    """The journal of a group, which is held or fails while a consumer says something."""
+    return group.book._journal
+
+
+def written(group):
+    return journal_of(group).path.read_bytes()
 
 
 def once(monkeypatch, owner, name, act):
@@ -98,14 +108,14 @@ def test_an_acknowledgement_that_its_consumer_writes_is_written_once(monkeypatch
         group = log.groups.create("stock", since="earliest")
         worker, writes = group.join("one"), []
         found = worker.read(wait=0)
-        append = group.book._journal.append
+        append = journal_of(group).append
 
         def appended(*arguments):
             writes.append(len(arguments[0]))
             group.book.settle()
             append(*arguments)
 
-        monkeypatch.setattr(group.book._journal, "append", appended)
+        monkeypatch.setattr(journal_of(group), "append", appended)
         monkeypatch.setattr(log.groups._log, "poke", lambda: pytest.fail("woken"))
         assert worker.ack(*found, durable=True) == 3
         assert len(writes) == 1
@@ -125,7 +135,7 @@ def test_a_reset_while_acknowledgements_are_written_holds_its_history(log, monke
         resets.start()
         wait_until(lambda: group.book.machine is not machine and group.book._hold is not None)
 
-    once(monkeypatch, group.book._journal, "append", reset)
+    once(monkeypatch, journal_of(group), "append", reset)
     group.book.flush()
     resets.join()
     assert [one.position for one in log.statistics().holds] == [Position(1)]
@@ -184,7 +194,7 @@ def fork_and_leave(log):
     found = member.read(wait=0)
     member.ack(found[0], durable=True)
     member.ack(found[1])
-    before = group.book._journal.path.read_bytes()
+    before = written(group)
     child = os.fork()
     if child == 0:
         try:
@@ -192,7 +202,7 @@ def fork_and_leave(log):
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    assert group.book._journal.path.read_bytes() == before
+    assert written(group) == before
 
 
 def test_nothing_is_written_behind_the_end_of_the_log():
@@ -203,13 +213,13 @@ def test_nothing_is_written_behind_the_end_of_the_log():
         member = group.join("one")
         found = member.read(wait=0)
         group.book.flush()
-    before = group.book._journal.path.read_bytes()
+    before = written(group)
     with group.book.lock:  # as a thread that was about to write when the log was closed
         group.book.machine.ack(member._consumer, [one.position for one in found])
     with pytest.raises(LogClosed):
         group.book.flush()
     member.leave()
-    assert group.book._journal.path.read_bytes() == before
+    assert written(group) == before
 
 
 @pytest.mark.parametrize("only_ids", [False, True])
@@ -237,7 +247,7 @@ def test_history_that_was_gone_before_a_restart_is_a_gap_like_any_other(policy, 
         journals = {one: one.read_bytes() for one in (path / "groups" / "slow").iterdir()}
         for n in range(40):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
-            log._keep_house()
+            house_step_of(log)()
     for one, data in journals.items():  # as if the process had died before the gap was written
         one.write_bytes(data)
     with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
@@ -266,7 +276,7 @@ def test_a_group_reads_on_behind_a_restart_although_what_it_has_done_is_deleted_
         (first,) = one.read(1, wait=0)
         assert keys([first]) == [0]
         assert one.ack(first, durable=True) == 1
-        log._keep_house()
+        house_step_of(log)()
         assert log.oldest.version > 10
         assert keys(one.read(2, wait=0)) == [31, 32]
 
@@ -299,7 +309,7 @@ def test_a_group_whose_place_is_of_another_history_does_nothing(log):
     group.join("one").read(wait=0)
     with group.book.lock:
         group.book.state = GroupState.FORKED
-    log._keep_house()
+    house_step_of(log)()
     assert group.info().pending == 1
 
 

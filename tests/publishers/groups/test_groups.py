@@ -17,6 +17,7 @@ from publishers.groups.errors import (
     NoSuchGroup,
 )
 from publishers.groups.state import GroupState
+from tests.harness.inside import house_step_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, opened, order, scratch, wait_until
 
@@ -232,7 +233,7 @@ def test_where_retention_took_what_was_not_done_the_group_stops_or_goes_on_loudl
         (first,) = member.read(1, wait=0)
         for n in range(1, 40):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
-            log._keep_house()
+            house_step_of(log)()
         if policy == "error":
             with pytest.raises(GroupLost, match="slow"):
                 member.read(wait=0)

@@ -2,6 +2,7 @@
 
 import flow
 from publishers.slots.progress import behind_change
+from tests.harness.inside import progress_of
 from tests.publishers.support import Probe, wait_until
 
 
@@ -28,7 +29,7 @@ def caught_up(slot, log):
     probe = served(slot)
 
     def has_everything():
-        progress = slot._progress  # a change is noted there before the probe has it
+        progress = progress_of(slot)  # a change is noted there before the probe has it
         noted = progress._last == (0, 0) or progress.given in map(behind_change, probe.changes[-1:])
         return slot.delivered == log.head and noted
 

@@ -14,6 +14,7 @@ from publishers.slots import Slots
 from publishers.slots.book import SlotBook
 from publishers.slots.record import SLOTS_NAME
 from publishers.wal import Wal
+from tests.harness.inside import progress_of
 from tests.publishers.wal.logs import opened
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -103,4 +104,4 @@ class Owner:
 
 def gave(slot: Any, place: Position) -> None:
     """As if the consumer had been given everything before a place."""
-    slot._progress.given = max(slot._progress.given, place)
+    progress_of(slot).given = max(progress_of(slot).given, place)

@@ -25,6 +25,7 @@ from publishers.journal import Journal
 from publishers.slots.inspection import stored_slots
 from publishers.slots.record import SLOTS_NAME
 from publishers.wal import RealFileSystem
+from tests.harness.inside import files_of, head_writer_of, house_step_of, housekeeping_of, schemas_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.slots.consumers import caught_up, served, take
 from tests.publishers.support import QUICK, Probe, fill, opened, scratch, wait_until
@@ -39,7 +40,7 @@ def quiet(caplog):
 def move_past(log, versions=400):
     """Commits so much that retention takes what no hold needs."""
     fill(log, versions, 20)
-    log._housekeeping.poke()
+    housekeeping_of(log).poke()
 
 
 def test_a_further_subscription_of_an_opening_begins_with_what_was_not_acknowledged(log):
@@ -138,15 +139,15 @@ def test_history_stays_until_the_consumer_has_acknowledged_it_durably():
         with log.slots.open("slow") as slot:
             move_past(log)
             probe = caught_up(slot, log)
-            while log._files.maintain(log._schemas.settle()):
+            while files_of(log).maintain(schemas_of(log).settle()):
                 pass
             assert slot.info().history is HoldState.EXTENDED
             assert slot.ack(probe.changes[-1])
             for _ in range(20):
-                log._files.maintain(log._schemas.settle())
+                files_of(log).maintain(schemas_of(log).settle())
             assert log.oldest == Position(1)  # acknowledged, and not durable yet
             assert slot.ack(probe.changes[-1], durable=True)
-            wait_until(lambda: log._housekeeping.poke() or log.oldest > Position(1), slot.info)
+            wait_until(lambda: housekeeping_of(log).poke() or log.oldest > Position(1), slot.info)
             assert slot.info().history is HoldState.RESERVED
 
 
@@ -204,7 +205,7 @@ def test_a_place_that_retention_has_passed_while_nobody_looked_is_lost(quiet):
     with ChangeLog.open(path, **RETAIN, **QUICK) as log:
         log.slots.drop("slow")
         move_past(log)
-        wait_until(lambda: log._housekeeping.poke() or log.oldest > Position(1))
+        wait_until(lambda: housekeeping_of(log).poke() or log.oldest > Position(1))
     for name, data in saved.items():
         (path / "slots" / name).write_bytes(data)
     with ChangeLog.open(path, **RETAIN, **QUICK) as log, pytest.raises(SlotLost):
@@ -258,7 +259,7 @@ def test_acknowledgements_are_made_durable_after_a_while_or_after_many():
             probe = caught_up(slot, log)
             for change in probe.changes[1:5:2]:
                 slot.ack(change)
-            log._housekeeping.poke()
+            housekeeping_of(log).poke()
             assert slot.info().unsynced
             slot.ack(probe.changes[5])
             wait_until(lambda: not slot.info().unsynced)
@@ -302,7 +303,7 @@ def test_a_durable_acknowledgement_from_an_inline_subscriber_does_not_wait_for_i
                 probe = served(slot, probe=Acking(first=10**6))
                 fill(log, 5)
                 wait_until(lambda: slot.position == Position(6), probe.state)
-                assert log._files._head_writer.head.state.durable >= 5
+                assert head_writer_of(files_of(log)).head.state.durable >= 5
 
 
 @pytest.mark.parametrize("damage", ["cut", "nonsense", "newer"])
@@ -326,7 +327,7 @@ def test_a_damaged_journal_keeps_no_commit_up_and_history_from_nothing(damage, q
                 call()
         move_past(log)
         for _ in range(5):
-            log._keep_house()
+            house_step_of(log)()
         assert log.oldest == Position(1)
         assert log.statistics().slots.count == 0
         with pytest.raises(error):

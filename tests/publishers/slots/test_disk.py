@@ -14,13 +14,18 @@ from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
 
 
+def journal_of(owner):
+    """The journal of the slots, whose writes fail or are held."""
+    return owner.book._journal
+
+
 def failing(owner, number):
     """From now on no write to the journal succeeds."""
 
     def fail(write):
         raise OSError(number, "no")
 
-    owner.book._journal._insist = fail
+    journal_of(owner)._insist = fail
 
 
 def test_what_is_acknowledged_while_the_log_vouches_for_another_place_is_durable_too():
@@ -56,7 +61,7 @@ def test_while_the_disk_fails_nothing_is_acknowledged_durably_and_nothing_is_los
         commit(owner.wal, b"body")
     slot = owner.slots.open("stock")
     gave(slot, Position(4))
-    write = owner.book._journal._insist
+    write = journal_of(owner)._insist
     failing(owner, number)
     with pytest.raises(SlotsUnwritten) as caught:
         slot.ack(Position(3), durable=True)
@@ -77,7 +82,7 @@ def test_while_the_disk_fails_nothing_is_acknowledged_durably_and_nothing_is_los
     assert (told.position, told.generation, told.unsynced, told.paused) == (Position(3), 1, True, False)
     assert [hold.position for hold in owner.log.holds()] == [Position(1)]
     assert list(owner.slots) == ["stock"]
-    owner.book._journal._insist = write
+    journal_of(owner)._insist = write
     assert slot.ack(Position(3), durable=True)
     assert [hold.position for hold in owner.log.holds()] == [Position(3)]
     system.power_cut()
@@ -93,13 +98,13 @@ def test_a_lost_slot_stays_lost_if_the_disk_fails_while_it_is_reset(caplog):
         commit(owner.wal, b"x" * 30_000)
         owner.settle()
     assert owner.slots.info("slow").state is SlotState.LOST
-    write = owner.book._journal._insist
+    write = journal_of(owner)._insist
     failing(owner, errno.ENOSPC)
     with pytest.raises(SlotsUnwritten):
         owner.slots.seek("slow")
     assert owner.slots.info("slow").state is SlotState.LOST
     assert owner.log.holds() == ()
-    owner.book._journal._insist = write
+    journal_of(owner)._insist = write
     assert owner.slots.seek("slow").state is SlotState.FREE
 
 

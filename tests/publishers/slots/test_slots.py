@@ -23,6 +23,7 @@ from penstock_cdc.types import SlotState
 from publishers import ChangeLog, Content, Criteria, Criterion, Position, upsert
 from publishers.errors import LogExhausted
 from publishers.journal import Journal
+from tests.harness.inside import service_of
 from tests.publishers.slots.consumers import caught_up, served, take
 from tests.publishers.support import QUICK, Probe, fill, opened, order, scratch, wait_until
 
@@ -145,15 +146,15 @@ def test_a_refused_subscription_does_not_count(log):
     fill(log, 1)
     with log.slots.open("stock") as slot:
         feed = slot.changes()
-        refused = log._service.registry.add
+        refused = service_of(log).registry.add
 
         def refuse(*given):
             raise TooCostly("match_weight", 2, 1, "less")
 
-        log._service.registry.add = refuse
+        service_of(log).registry.add = refuse
         probe = Probe(first=1)
         feed.subscribe(probe, executor=flow.INLINE)
-        log._service.registry.add = refused
+        service_of(log).registry.add = refused
         assert isinstance(probe.error, TooCostly)
         assert caught_up(slot, log).positions == [Position(1), Position(1, 1)]
 

@@ -21,6 +21,7 @@ from publishers import ChangeLog, Content, Operation
 from publishers.errors import AdmissionStopped
 from publishers.spark import BatchChanged, ChangeSink, CheckpointLost
 from publishers.spark.queries import gate_of
+from tests.harness.inside import connection_of, link_of, socket_of
 from tests.harness.ports import free_port
 from tests.harness.scale import SCALE
 from tests.publishers.spark.servers import ROOT, processes
@@ -133,7 +134,7 @@ def interrupted(sink, places, restart):
 
     def connecting(url, **options):
         remote = connect(url, **options)
-        appends = remote._link._session.appends
+        appends = link_of(remote)._session.appends
         spooled, due = appends.spooled, left[:1]
 
         def told(reply):
@@ -161,7 +162,7 @@ def test_a_batch_larger_than_a_message_is_one_version_although_the_server_is_res
         stack.callback(lambda: [server.stop() for server in servers])
 
         def restart(remote):
-            remote._link._connection._socket.transport.abort()
+            socket_of(connection_of(link_of(remote))).transport.abort()
             servers[-1].stop()
             servers.append(transports.serve(log, authorise=WRITERS, limits=limits, port=port))
 
@@ -173,7 +174,9 @@ def test_a_batch_larger_than_a_message_is_one_version_although_the_server_is_res
         sink(spark.range(2_000).orderBy(F.desc("id")), 0)
         assert (sink.statistics().batches, sink.statistics().repeated, log.head.version) == (1, 1, 2)
         lost = ChangeSink(servers[0].url, entity_type="n", key="id", producer="q")
-        left = interrupted(lost, [1] * 9, lambda remote: remote._link._connection._socket.transport.abort())
+        left = interrupted(
+            lost, [1] * 9, lambda remote: socket_of(connection_of(link_of(remote))).transport.abort()
+        )
         with pytest.raises(ConnectionLost):
             lost(spark.range(2_000), 0)
         assert (len(left), log.head.version) == (1, 2)

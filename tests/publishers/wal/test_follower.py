@@ -277,7 +277,7 @@ def withheld_after_a_reboot():
     fill_segments(log, 2)
     log.vouch(log.durable)
     log.close()
-    system._boot += 1
+    system.boot += 1
     return system
 
 
@@ -322,6 +322,6 @@ def test_a_follower_can_ask_how_far_the_owner_is_without_going_there():
     assert follower.shown == 2
     follower._tail = tail
     log.close()
-    system._boot += 1
+    system.boot += 1
     late = Follower.open(LOG, filesystem=system)
     assert (late.shown, late.visible) == (2, 2)

@@ -97,7 +97,7 @@ def test_what_is_withheld_stays_withheld_over_an_opening_and_a_reboot(ends):
         log.abandon()
     if ends == "power cut":
         system.power_cut()
-    system._boot += 1  # TAIL is of another boot, so HEAD counts
+    system.boot += 1  # TAIL is of another boot, so HEAD counts
     follower = Follower.open(LOG, filesystem=system)
     assert len(contents(follower)) == follower.visible == 2
     log = opened(system)
@@ -375,7 +375,7 @@ def test_the_owner_reads_what_he_withholds_and_a_follower_learns_what_is_shown()
     log.publish_tail(6)
     assert (follower.visible, follower.shown) == (2, 6)
     follower.close()
-    system._boot += 1
+    system.boot += 1
     follower = Follower.open(LOG, filesystem=system)
     assert follower.shown == follower.visible == 6
     follower.close()

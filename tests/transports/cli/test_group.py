@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from publishers import ChangeLog, upsert
+from tests.harness.inside import house_step_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK
 from tests.transports.cli.test_program import one_line
@@ -186,7 +187,7 @@ def test_a_group_that_is_not_good_is_told(orders, tmp_path, capsys):
         log.groups.create("slow", since="earliest", keep_bytes=0)
         for n in range(40):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
-            log._keep_house()
+            house_step_of(log)()
         row = printed(capsys, "list", lost)[1]
         assert row.split()[:4] == ["slow", "1:0", "40", "versions"]
         assert row.endswith("lost")

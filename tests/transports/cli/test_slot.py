@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from publishers import ChangeLog, ChangeStore, Criterion, Position, upsert
+from tests.harness.inside import publication_of
 from tests.publishers.support import wait_until
 from tests.transports.cli.test_program import one_line
 from transports import Grant, LogAction, serve
@@ -107,7 +108,7 @@ def test_mistakes_are_told_in_one_line(orders, capsys, arguments, code, words):
 def test_a_stored_place_that_a_follower_has_not_reached_is_no_other_history(orders):
     """F86, F92: also of a group; the owner stores what is visible, and a follower reads the log a little later."""
     with ChangeLog.open(orders) as log, ChangeLog.open(orders, read_only=True) as reader:
-        with reader._publication.gate:  # the follower publishes nothing more
+        with publication_of(reader).gate:  # the follower publishes nothing more
             log.commit([upsert("order", "9", {})])
             log.slots.create("stock")
             log.groups.create("pickers")

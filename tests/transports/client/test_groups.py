@@ -8,6 +8,7 @@ from flow.bridges.iterators import aiter as iterate
 from publishers import ChangeLog, Criterion, upsert
 from publishers.errors import InvalidOption, LogForked
 from publishers.views.view import Integers
+from tests.harness.inside import connections_of, link_of, loop_of
 from transports import Backoff, ConnectionLost, Grant, LogAction, connect, serve
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.groups import MemberReply
@@ -36,8 +37,8 @@ def put(log):
 
 def cut(server):
     """Cuts every connection off, as a network does."""
-    for connection in list(server.application._connections):
-        server._loop.call_soon_threadsafe(connection._link.abort)
+    for connection in list(connections_of(server.application)):
+        loop_of(server).call_soon_threadsafe(link_of(connection).abort)
 
 
 async def test_a_consumer_goes_on_over_lost_connections_with_its_generation(serving, group, put):
@@ -116,10 +117,10 @@ async def test_a_consumer_says_what_is_wrong_before_anything_is_sent(serving, gr
                 await waiting
         with pytest.raises(ConnectionLost, match="left"):
             await worker.pending()
-        remote._link.inherited = LogForked("here", 1, "connect here")
+        link_of(remote).inherited = LogForked("here", 1, "connect here")
         with pytest.raises(LogForked):
             await worker.pending()
-        remote._link.inherited = None
+        link_of(remote).inherited = None
 
 
 def test_what_was_not_answered_is_said_again_but_a_claim():

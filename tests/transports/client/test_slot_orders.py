@@ -7,6 +7,7 @@ import pytest
 from flow.bridges.iterators import aiter as iterate
 from publishers import Criterion, PageSource, upsert
 from publishers.errors import InvalidOption
+from tests.harness.inside import connections_of, link_of, loop_of
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect
 
 QUICK = Backoff(first=0.01, limit=0.05)
@@ -67,8 +68,8 @@ async def test_what_was_not_answered_is_asked_again_on_the_next_connection(servi
         met.append(name)
         if len(met) == 1:
             loop.call_soon_threadsafe(asked.set)
-            for connection in list(server.application._connections):
-                server._loop.call_soon_threadsafe(connection._link.abort)
+            for connection in list(connections_of(server.application)):
+                loop_of(server).call_soon_threadsafe(link_of(connection).abort)
         return statistics(slots, name)
 
     log.slots.create("stock")

@@ -10,6 +10,7 @@ from publishers import ChangeLog, Criterion, Position, upsert
 from publishers.errors import InvalidOption, LogForked, PositionMalformed
 from publishers.slots import SlotState
 from publishers.slots.errors import AckAhead, SlotsUnwritten
+from tests.harness.inside import connections_of, link_of, loop_of
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect, serve
 
 QUICK = Backoff(first=0.01, limit=0.05)
@@ -33,8 +34,8 @@ def put(log):
 
 def cut(server):
     """Cuts every connection off, as a network does."""
-    for connection in list(server.application._connections):
-        server._loop.call_soon_threadsafe(connection._link.abort)
+    for connection in list(connections_of(server.application)):
+        loop_of(server).call_soon_threadsafe(link_of(connection).abort)
 
 
 async def test_a_consumer_goes_on_over_lost_connections_with_its_generation(serving, slots, put, log, until):
@@ -172,10 +173,10 @@ async def test_a_child_of_fork_may_not_acknowledge(serving, slots, put):
         slot = remote.slot("stock")
         async with iterate(slot.changes(), prefetch=1) as changes:
             change = await anext(changes)
-            remote._link.inherited = LogForked("shop", 1, "connect here")
+            link_of(remote).inherited = LogForked("shop", 1, "connect here")
             with pytest.raises(LogForked):
                 slot.ack(change)
-            remote._link.inherited = None
+            link_of(remote).inherited = None
 
 
 async def test_what_was_acknowledged_right_before_the_end_is_sent(serving, slots, put, until):

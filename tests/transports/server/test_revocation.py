@@ -117,7 +117,7 @@ async def test_a_wall_clock_that_is_set_neither_prolongs_a_token_nor_ends_a_conn
         return Principal(credentials.token, expires=clock.now_us() / 1e6 + life[credentials.token])
 
     with serve(log, limits=QUICK, authenticate=authenticate) as server:
-        server.application._access._clock = clock
+        access_of(server.application)._clock = clock
         async with dial(server.url) as ann, dial(server.url) as bob:
             await ann.init(token="ann")
             await bob.init(token="bob")
