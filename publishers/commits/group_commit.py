@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 
 from flow.interrupts import SHIELD
 from publishers.commits.expectation import Expectation
@@ -38,6 +38,20 @@ _FREE: Final = Leadership.FREE
 _OUTSIDE, _WAITING, _TAKEN, _DONE = CommitStage
 
 
+class Upkeep(Protocol):
+    """Background work of the log.
+
+    Attributes:
+        armed: Whether it runs soon in any case.
+    """
+
+    armed: bool
+
+    def rouse(self) -> None:
+        """Requests a run soon."""
+        ...
+
+
 class Committer:
     """The only write path of a log.
 
@@ -49,6 +63,8 @@ class Committer:
 
     Attributes:
         groups: Groups written so far; benchmarks derive the group size from it.
+        upkeep: The housekeeping of the log, which a commit rouses when the log was idle.
+        syncing: Under the ``interval`` policy, the job that calls `sync`.
         arrivals: Resolves the futures of submitted transactions.
         handover: Pauses a thread that commits again and again without contention; contending threads wait for each other.
     """
@@ -57,6 +73,8 @@ class Committer:
         self, wal: Wal, publication: PublishGate, options: LogOptions, name: str = "penstock"
     ) -> None:
         self.groups: int = 0
+        self.upkeep: Upkeep | None = None
+        self.syncing: Upkeep | None = None
         self.arrivals: Arrivals = Arrivals(lambda: (wal.durable, publication.visible), self._lead_next, name)
         self.handover: Handover = Handover()
         self._wal = wal
@@ -461,9 +479,13 @@ class Committer:
 
     def _synced(self, *, durable: bool) -> list[Published]:
         """Syncs if a member of the group or the policy requires it; returns what may be published now."""
+        if self.upkeep is not None and not self.upkeep.armed:
+            self.upkeep.rouse()
         if durable or self._unsynced_bytes > self._most_unsynced:
             self._wal.sync()
         elif self._options.sync == "interval":
+            if self.syncing is not None and not self.syncing.armed:
+                self.syncing.rouse()
             return []
         return self._release()
 

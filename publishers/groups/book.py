@@ -187,8 +187,14 @@ class GroupBook:
         self._acks += count
         if self._since is None:
             self._since = self._log.monotonic()
+            self._log.rouse()
         if not durable and self._acks >= self._options.ack_every:
             self._log.poke()
+
+    @property
+    def owes(self) -> bool:
+        """Whether acknowledgements wait to be written."""
+        return self._since is not None
 
     def settle(self) -> None:
         """Writes acknowledgements if they are due; called by the housekeeping. It logs errors of the disk and does not raise them."""

@@ -469,6 +469,11 @@ class ConsumerGroups:
             group.book.settle()
         return self._loaded
 
+    @property
+    def owe(self) -> bool:
+        """Whether a timeout or an acknowledgement of a group waits for the housekeeping."""
+        return any(group.owes for group in list(self._groups.values()))
+
     def close(self) -> None:
         """Writes the acknowledgements of every group; called when the log closes."""
         for group in list(self._groups.values()):

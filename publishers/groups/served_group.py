@@ -23,6 +23,8 @@ from publishers.views.view import Content, View
 
 __all__ = ["ServedGroup"]
 
+_SOON: Final = 10.0
+"""Seconds ahead that a timeout keeps the housekeeping of the log awake; an idle log has a step each five seconds."""
 
 _PAGE: Final = 100
 _KEPT: Final = 4  # times ``max_bytes``
@@ -214,6 +216,12 @@ class ServedGroup:
 
     # --- for the log ----------------------------------------------------------------------------------------------------
 
+    @property
+    def owes(self) -> bool:
+        """Whether a timeout or an acknowledgement waits for the housekeeping."""
+        due = self.book.machine.next_due()
+        return self.book.owes or (due is not None and due <= self._log.monotonic() + _SOON)
+
     def tick(self) -> None:
         """Handles timeouts while no consumer reads; called by the housekeeping. It does not raise errors of the disk."""
         if self.book.state not in (GroupState.SERVING, GroupState.PAUSED, GroupState.TRIPPED):
@@ -237,6 +245,7 @@ class ServedGroup:
         """Returns the deliveries ready for a consumer, up to ``most`` and ``max_bytes``, or ``nbytes`` if that is less."""
         book = self.book
         book.check_serving()
+        self._log.rouse()  # deliveries have timeouts
         with book.lock:
             book.machine.tick()
         self.bury()

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 from uuid import UUID
@@ -39,6 +40,7 @@ from publishers.log.staging import Stage
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
+from publishers.log.timer import SYNC, TIMER, Job
 from publishers.log.transaction_writer import Committing, Labelled, Tracer, TransactionWriter, check_tracer
 from publishers.mutations.mutation import Mutation
 from publishers.options import (
@@ -66,7 +68,12 @@ from publishers.wal.files.own_options import OwnOptions
 __all__ = ["ChangeLog"]
 
 _LOG: Final = logging.getLogger("penstock.follower")
-_HOUSEKEEPING: Final = 0.25  # seconds between two steps when no step is requested earlier
+_HOUSEKEEPING: Final = 0.25
+"""Most seconds between two steps of housekeeping of a log that is in use."""
+_SETTLED: Final = 2.0
+"""Seconds without a commit, and without anything to do, after which a log is idle."""
+_IDLE: Final = 5.0
+"""Seconds between two steps for an idle log: within half of the time for which followers believe its writer that it lives."""
 
 
 class ChangeLog(KeepingLog):
@@ -101,6 +108,8 @@ class ChangeLog(KeepingLog):
         self._schemas = Schemas(files, storage, lambda: self._failed)
         self._publication = PublishGate(service)
         self._committer: Committer | None = None
+        self._upkeep: Job | None = None
+        self._syncing: Job | None = None
         self._following: Following | None = None
         self._slots: Slots | None = None
         self._groups: ConsumerGroups | None = None
@@ -123,19 +132,23 @@ class ChangeLog(KeepingLog):
                 self._check_open,
             )
             self._keep(files, self._committer, self._beside)
-            interval: float | Following = (
-                options.sync_interval if options.sync == "interval" else min(_HOUSEKEEPING, options.ack_sync)
-            )
+            self._settled_at = clock.monotonic() + _SETTLED
+            self._begun = files.begun
+            self._period = period = min(_HOUSEKEEPING, options.ack_sync)
+            self._housekeeping = self._upkeep = TIMER.add(self._keep_house, period, period)
+            self._committer.upkeep = self._upkeep
+            if options.sync == "interval":
+                self._syncing = TIMER.add(self._sync, options.sync_interval, inf, SYNC)
+                self._committer.syncing = self._syncing
         else:
             listener = storage.listen(path)
-            interval = self._following = Following(files, service, self._publication, listener, self._lose)
+            self._following = Following(files, service, self._publication, listener, self._lose)
             service.explain = self._following.explain
-        try:
-            self._housekeeping = Housekeeping(self._keep_house, interval, f"{name}-house")
-        except BaseException:  # the system has no thread
-            if self._following is not None:
+            try:
+                self._housekeeping = Housekeeping(self._follow, self._following, f"{name}-house")
+            except BaseException:  # the system has no thread
                 self._following.close()
-            raise
+                raise
 
     @classmethod
     def open(
@@ -537,7 +550,7 @@ class ChangeLog(KeepingLog):
                 last.callback(self._groups.close)
             last.callback(self._commit_threads.close)
             last.callback(self._service.close, wake)
-            for part in (self._following, self._housekeeping, self._committer, self._state):
+            for part in (self._following, self._housekeeping, self._syncing, self._committer, self._state):
                 if part is not None:
                     last.callback(part.close)
 
@@ -578,19 +591,41 @@ class ChangeLog(KeepingLog):
             return True
         return self._committer is not None and self._committer.failed is not None
 
-    def _keep_house(self) -> None:
-        if self._following is not None:
-            self._following.step()
-            if self._service.closed:
-                return
-        if self._committer is not None and isinstance(self._files, Wal):
-            self._committer.sync()
-            needed = self._schemas.settle()
-            safe = self._slots is not None and self._slots.book.settle()
-            safe = self._groups is not None and self._groups.settle() and safe
-            self._files.maintain(needed if safe else 0)
-            with contextlib.suppress(LogFull):  # the next step tries again
-                self._committer.roll()
+    def _follow(self) -> None:
+        assert self._following is not None
+        self._following.step()
+        if not self._service.closed:
+            self._prune()
+
+    def _sync(self) -> None:
+        assert self._committer is not None
+        self._committer.sync()
+
+    def _keep_house(self) -> float:
+        """One step of housekeeping of the owner; returns the seconds until the next one."""
+        committer, files, slots, groups = self._committer, self._files, self._slots, self._groups
+        assert committer is not None
+        assert isinstance(files, Wal)
+        assert slots is not None
+        assert groups is not None
+        begun = files.begun
+        committer.sync()
+        needed = self._schemas.settle()
+        safe = slots.book.settle()
+        safe = groups.settle() and safe
+        done = files.maintain(needed if safe else 0)
+        with contextlib.suppress(LogFull):  # the next step tries again
+            committer.roll()
+        self._prune()
+        now = self._service.clock.monotonic()
+        if begun != self._begun or done or files.space_low or slots.book.owes or groups.owe:
+            self._begun, self._settled_at = begun, now + _SETTLED
+        if now < self._settled_at:
+            return self._period
+        return max(min(_IDLE, self.options.segment_age or _IDLE), self._period)
+
+    def _prune(self) -> None:
+        """Ends the subscriptions that retention has passed."""
         oldest = self._service.oldest
         if oldest != self._oldest:
             self._oldest = oldest

@@ -14,6 +14,7 @@ from publishers.log.dead_log import DeadLetterLog
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.log_port import LogPort
 from publishers.log.readable import ReadableLog
+from publishers.log.timer import Job
 from publishers.model.position import Position, check_position
 from publishers.slots import Slots
 from publishers.slots.book import SlotBook
@@ -38,7 +39,8 @@ class KeepingLog(ReadableLog):
     _committer: Committer | None
     _slots: Slots | None
     _groups: ConsumerGroups | None
-    _housekeeping: Housekeeping
+    _housekeeping: Housekeeping | Job
+    _upkeep: Job | None
 
     @property
     def slots(self) -> Slots:
@@ -78,6 +80,7 @@ class KeepingLog(ReadableLog):
             check=self._check_open,
             check_published=self._check_published,
             poke=self._poke,
+            rouse=self._rouse,
         )
         journal = Journal(self._storage, self.path / SLOTS_NAME, files.log_id, files.insist)
         self._slots = Slots(log, SlotBook(log, journal, self._service.options))
@@ -100,6 +103,11 @@ class KeepingLog(ReadableLog):
 
     def _poke(self) -> None:
         self._housekeeping.poke()
+
+    def _rouse(self) -> None:
+        job = self._upkeep
+        if job is not None and not job.armed:
+            job.rouse()
 
     def hold(
         self,

@@ -35,7 +35,8 @@ class LogPort:
         hold: ``ChangeLog.hold``.
         check: Raises if the log is closed.
         check_published: Raises if the log accepts no subscribers.
-        poke: Requests a step of housekeeping.
+        poke: Requests a step of housekeeping now.
+        rouse: Requests steps of housekeeping from an idle log.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class LogPort:
         check: Callable[[], None],
         check_published: Callable[[], None],
         poke: Callable[[], None],
+        rouse: Callable[[], None],
     ) -> None:
         self.name = name
         self.log_id: UUID = files.log_id
@@ -61,6 +63,7 @@ class LogPort:
         self.check = check
         self._check_published = check_published
         self.poke = poke
+        self.rouse = rouse
         self.vouch: Callable[[int], None] = committer.vouch
         self.clock: Clock = service.clock
         self.monotonic: Callable[[], float] = service.clock.monotonic

@@ -116,6 +116,7 @@ class SlotBook:
         self._moved.add(kept)
         if self._since is None:
             self._since = self._log.monotonic()
+            self._log.rouse()
 
     def load(self) -> None:
         """Reads the journal, and holds the history of its slots. If it is damaged, the log works and slots are refused.
@@ -138,6 +139,11 @@ class SlotBook:
         if self.broken is not None:
             _LOG.error("%s; until then retention deletes no segment", self.broken)
         self.loaded = self.broken is None
+
+    @property
+    def owes(self) -> bool:
+        """Whether acknowledgements wait to be written."""
+        return self._since is not None
 
     def settle(self) -> bool:
         """Writes acknowledgements that are due; called by the housekeeping. Never raises an error of the disk.

@@ -103,5 +103,9 @@ class PlaceLog(Protocol):
         ...
 
     def poke(self) -> None:
-        """Wakes the housekeeping."""
+        """Requests a step of housekeeping now."""
+        ...
+
+    def rouse(self) -> None:
+        """Requests steps of housekeeping from an idle log: there is something to do in a while."""
         ...

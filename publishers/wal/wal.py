@@ -13,6 +13,7 @@ from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import LogClosed, LogFailed, LogForked, LogFull, LogUnreadable, NotALog
 from publishers.options import LogOptions
+from publishers.wal.append.active_segment import FIRST_FILL
 from publishers.wal.append.head_writer import HeadWriter
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.append.writer import Writer
@@ -448,7 +449,7 @@ class Wal:
         steps = (
             self._peers.tend,
             self.links.tend,
-            self._reserve.fill,  # first, before other steps use the room
+            self._fill_reserve,  # first, before other steps use the room
             self._fill,
             self._make_spare,
             self._write_index,
@@ -489,17 +490,25 @@ class Wal:
             return self._filesystem.free_bytes(self.directory)
         return None
 
+    def _fill_reserve(self) -> bool:
+        self._reserve.grow(self.bytes)
+        return self._reserve.fill()
+
     def _fill(self) -> bool:
-        """Writes zeros ahead when less than half of ``fill_step`` is left; after a refusal, as many as that commit needed, or a page."""
+        """Writes zeros ahead when less than half of a step is left; after a refusal, as many as that commit needed, or a page.
+
+        A step is as much as the log has, within ``fill_step``: so a store of many small logs takes little room.
+        """
         active = self._writer.active
         options, lacks = self.options, self.lacks
-        end = active.offset + options.fill_step
+        step = min(options.fill_step, max(FIRST_FILL, self.bytes))
+        end = active.offset + step
         if lacks is not None:
             free = self._free()
             if free is not None and free < lacks.needed:
                 raise OSError(errno.ENOSPC, "there is less room than the last commit needed")
             end = max(end, active.offset + lacks.needed, active.filled + _PAGE)
-        elif active.filled - active.offset >= options.fill_step // 2:
+        elif active.filled - active.offset >= step // 2:
             return False
         return active.fill(min(end, options.segment_bytes))
 

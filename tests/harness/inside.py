@@ -95,7 +95,7 @@ def housekeeping_of(log: Any) -> Any:
 
 def house_step_of(log: Any) -> Any:
     """One step of housekeeping, on the thread of the test."""
-    return log._keep_house
+    return log._follow if log.read_only else log._keep_house
 
 
 # The write-ahead log.

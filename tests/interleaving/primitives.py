@@ -12,6 +12,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
 
+from publishers.log import changelog
+from publishers.log.timer import TIMER, LogTimer
 from tests.interleaving.scheduler import Scheduler
 
 __all__ = [
@@ -305,9 +307,11 @@ def installed(run: Scheduler) -> Iterator[None]:
         for names, name, new in places:
             names[name] = new
         threading.Thread.start, threading.Thread.join = starts, joins  # type: ignore[method-assign]  # restored below
+        changelog.TIMER = LogTimer()  # type: ignore[misc]  # the process's own threads take no part
         yield
     finally:
         threading.Thread.start, threading.Thread.join = start, join  # type: ignore[method-assign]  # the originals
+        changelog.TIMER = TIMER  # type: ignore[misc]
         for names, name, original in originals:
             names[name] = original
         _runs.clear()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interleaving import test_consumers, test_deliveries, test_leases, test_sinks
+from tests.interleaving import test_consumers, test_deliveries, test_leases, test_sinks, test_timer
 from tests.interleaving.exploring import explore
 from tests.interleaving.scheduler import Scheduler
 from tests.mutants.patching import Mutant
@@ -18,6 +18,26 @@ MISTAKES: list[tuple[Callable[[Scheduler], None], Mutant]] = [
             "transports.sinks.runner:SinkRunner._run",
             "if delay > 0:",
             "self._awake.clear()\n        if delay > 0:",
+            (),
+        ),
+    ),
+    (
+        test_timer.timer_serves,
+        Mutant(
+            "a request during a run is taken for one that was served",
+            "publishers.log.timer:Job.begin",
+            "taken, self.due = self.due, inf",
+            "taken = self.due",
+            (),
+        ),
+    ),
+    (
+        test_timer.timer_begins_anew,
+        Mutant(
+            "a thread that ends is still counted when the next job comes",
+            "publishers.log.timer:LogTimer._next",
+            "self._threads -= 1",
+            "pass",
             (),
         ),
     ),

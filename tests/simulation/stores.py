@@ -17,6 +17,7 @@ from unittest import mock
 from penstock_cdc.errors import LogFailed
 from publishers import Area, ChangeStore, Criterion, upsert
 from publishers.errors import PenstockError
+from publishers.log.timer import LogTimer
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 __all__ = ["KINDS", "run", "total"]
@@ -46,22 +47,16 @@ class Hands:
         return self.now_us() / 1e6
 
 
-class _NoThread:
-    """Housekeeping that nobody does: what it would do is tried by T1, and here nothing runs beside the workload."""
+class _Still(LogTimer):
+    """A timer that never runs anything: what it would do is tried by T1, and here nothing runs beside the workload."""
 
-    def __init__(self, **named: Any) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    def join(self) -> None:
+    def _start(self) -> None:
         pass
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    with mock.patch("publishers.log.housekeeping.BackgroundThread", _NoThread):
+    with mock.patch("publishers.log.changelog.TIMER", _Still()):
         yield
 
 

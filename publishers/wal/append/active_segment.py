@@ -23,8 +23,8 @@ from publishers.wal.keep.hard_links import link_segment
 
 __all__ = ["FIRST_FILL", "ActiveSegment", "Closed", "Spare", "control_frame", "create_segment", "write_zeros"]
 
-FIRST_FILL: Final = 1024 * 1024
-"""Bytes of zeros of a segment that must be made at once, since no spare segment is ready."""
+FIRST_FILL: Final = 64 * 1024
+"""Bytes of zeros of a new log, and of a segment that must be made at once, since no spare segment is ready."""
 
 _ZEROS: Final = bytes(256 * 1024)
 _spares = count(1)

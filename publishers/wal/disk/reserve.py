@@ -23,6 +23,8 @@ __all__ = ["RESERVE_NAME", "Reserve"]
 RESERVE_NAME: Final = "RESERVE"
 
 _T = TypeVar("_T")
+_FIRST: Final = 64 * 1024
+"""The bytes of the file of a new log."""
 _LEAST_SLICE: Final = 4096
 _SLICES: Final = 16
 _NOISE: Final = random.Random(0).randbytes(128 * 1024)  # noqa: S311 - incompressible bytes, not secrets
@@ -32,13 +34,14 @@ class Reserve:
     """The file RESERVE of an owned log. Thread-safe.
 
     Attributes:
-        wanted: The bytes of the whole file: ``reserve_bytes``, and at most a sixteenth of a segment.
+        wanted: The bytes of the whole file: as many as the log has, within ``reserve_bytes`` and a sixteenth of a segment. What
+            must be written on a full disk follows from what is in the log.
         low: Whether it is not whole.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path, options: LogOptions) -> None:
         """Uses the file as it was left; the caller holds the lock of the log."""
-        self.wanted: int = min(options.reserve_bytes, options.segment_bytes // _SLICES)
+        self._most = min(options.reserve_bytes, options.segment_bytes // _SLICES)
         self._filesystem = filesystem
         self._directory = directory
         self._path = directory / RESERVE_NAME
@@ -47,6 +50,7 @@ class Reserve:
         # If it cannot be opened, it does not exist yet.
         with contextlib.suppress(OSError), contextlib.closing(filesystem.open(self._path, "read")) as file:
             self._size = file.size()
+        self.wanted: int = min(max(self._size, _FIRST), self._most)
         self.low: bool = self._size < self.wanted
 
     @property
@@ -58,6 +62,13 @@ class Reserve:
     def lacking(self) -> int:
         """The bytes that the file lacks."""
         return max(self.wanted - self._size, 0)
+
+    def grow(self, nbytes: int) -> None:
+        """Notes how many bytes the log has; `fill` then makes the file as large as they require."""
+        if self.wanted < min(nbytes, self._most):
+            with self._lock:
+                self.wanted = min(nbytes, self._most)
+                self.low = self._size < self.wanted
 
     def fill(self) -> bool:
         """Makes the file whole; returns whether it lacked anything. Bytes written before an error stay in it.

@@ -37,6 +37,9 @@ class BareLog:
     def check(self) -> None:
         pass
 
+    def rouse(self) -> None:
+        pass
+
     def poke(self) -> None:
         pass
 

@@ -143,8 +143,11 @@ def test_changes_do_not_live_on_what_is_kept_back():
     system = GreedyFileSystem()
     settings = options(segment_bytes=1 << 22, fill_step=0)
     log = opened(system, settings)
+    assert log.reserve_bytes == 1 << 16
+    commit(log, bytes(1 << 18))
+    log.maintain()
     whole = log.reserve_bytes
-    assert whole == 1 << 18
+    assert whole == 1 << 18, "as large as what is in the log, and at most a sixteenth of a segment"
     commit(log, b"a")
     log.show(1)
     commit(log, b"b")
