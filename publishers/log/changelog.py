@@ -520,7 +520,8 @@ class ChangeLog(KeepingLog):
         if self._service.closed:
             return LogHealth.of(self.failure or self._service.reason or LogClosed())
         looked = None if self._following is None else self._following.looked
-        return health_of(self.path, self._storage, self._files, self._service, looked, self.time_of)
+        late = 0.0 if self._syncing is None else self._syncing.late
+        return health_of(self.path, self._storage, self._files, self._service, looked, late, self.time_of)
 
     def close(self, because: Exception | None = None) -> None:
         """Ends every subscription with a terminal signal, and closes the files. Idempotent; does nothing in a child of ``fork``.

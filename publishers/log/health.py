@@ -25,6 +25,9 @@ from publishers.wal import FileSystem, Follower, LogWriter, Wal, writer_of
 
 __all__ = ["HealthStatus", "LogHealth", "health_of"]
 
+_LATE: Final = (
+    1.0  # seconds beyond which a sync is late, whatever its interval: a busy machine is not a fault
+)
 _STALE: Final = 10.0  # seconds, multiplied by ``tail_idle`` if that is above 1 s
 
 
@@ -42,6 +45,8 @@ class HealthStatus(Enum):
     """This opening follows it, and its last successful poll was over ten seconds ago."""
     UNREADABLE = "unreadable"
     """The newest record cannot be read."""
+    LATE = "late"
+    """A sync of the policy ``interval`` is overdue: more than two intervals, and more than a second, have passed since a commit."""
     CLOSED = "closed"
     """This opening was closed."""
     FULL = "full"
@@ -93,6 +98,7 @@ def health_of(
     files: Wal | Follower,
     service: Service,
     looked: float | None,
+    late: float,
     time_of: Callable[[int], datetime],
 ) -> LogHealth:
     """Examines an open log; reads its newest record.
@@ -103,6 +109,7 @@ def health_of(
         files: Its files.
         service: Its subscribers.
         looked: Time of a follower's last poll, by the clock of the service; None for an owner.
+        late: Seconds by which a sync of the policy ``interval`` is overdue.
         time_of: Returns the commit time of a version.
     """
     why: Exception | None = None
@@ -120,6 +127,8 @@ def health_of(
         why = LogFailed("refused", files.failed)
     elif isinstance(files, Wal) and files.lacks is not None:
         why = files.lacks
+    elif late > max(_LATE, service.options.sync_interval):
+        status, why = HealthStatus.LATE, LogError(f"a sync has been due for {late:.1f} s: the disk hangs")
     elif looked is not None:
         silent = service.clock.monotonic() - looked
         if silent > _STALE * max(1.0, service.options.tail_idle):

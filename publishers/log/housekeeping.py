@@ -1,13 +1,11 @@
-"""The only background thread of an opened log. It runs no user code of its own accord."""
+"""The background thread of a follower. It runs no user code of its own accord."""
 
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 from publishers.background import BackgroundThread
-from publishers.wal.disk.notify import PollingListener
 
 __all__ = ["HouseTimer", "Housekeeping"]
 
@@ -27,30 +25,24 @@ class HouseTimer(Protocol):
 
 
 class Housekeeping:
-    """Runs a step of work at an interval, and on request.
+    """Runs a step of work whenever a timer ends its wait.
 
     Args:
         step: One step. Its exceptions are logged and do not stop later steps.
-        interval: Seconds between two steps, or a timer that decides.
+        timer: Decides when a step is due.
         name: Name of the thread.
     """
 
-    def __init__(self, step: Callable[[], None], interval: float | HouseTimer, name: str) -> None:
+    def __init__(self, step: Callable[[], None], timer: HouseTimer, name: str) -> None:
         self._step = step
-        self._wait: Callable[[], object]
-        if isinstance(interval, int | float):
-            # No writer notifies this listener, so it waits for the interval or for `wake`.
-            timer = PollingListener()
-            self._wait, self._wake = partial(timer.wait, interval), timer.wake
-        else:
-            self._wait, self._wake = interval.wait, interval.wake
+        self._timer = timer
         self._ended = False
         self._thread = BackgroundThread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def poke(self) -> None:
         """Requests a step now."""
-        self._wake()
+        self._timer.wake()
 
     def close(self) -> None:
         """Ends the thread after the step in progress."""
@@ -62,7 +54,7 @@ class Housekeeping:
     def _run(self) -> None:
         while not self._ended:
             try:
-                self._wait()
+                self._timer.wait()
                 self._step()
             except Exception:  # noqa: BLE001 - an error must not stop later steps
                 # An interrupt may end the join in `close`, after which the files are closed under this step.

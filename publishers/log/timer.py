@@ -130,7 +130,9 @@ class LogTimer:
 
     def _begin(self) -> None:
         self._requests: deque[tuple[float, Job]] = deque()
-        self._due: list[tuple[float, int, Job]] = []  # of one job several; all but the one of its present time are void
+        self._due: list[
+            tuple[float, int, Job]
+        ] = []  # of one job several; all but the one of its present time are void
         self._ready: list[tuple[int, float, int, Job]] = []
         self._numbers = count()
         self._alarm = PollingListener()
@@ -163,6 +165,7 @@ class LogTimer:
             if not self._threads:
                 self._start()
             self._jobs.add(job)
+            self._reinforce()
         if first < inf:
             job.armed = first <= period
             self.request(job, first)
@@ -180,27 +183,32 @@ class LogTimer:
 
     def _start(self) -> None:
         self._threads += 1
+        self._free += 1
         try:
             BackgroundThread(target=self._serve, name=f"penstock-house-{self._threads}", daemon=True).start()
         except LogExhausted:
             self._threads -= 1
+            self._free -= 1
             raise
+
+    def _reinforce(self) -> None:
+        """Starts a thread that leads while all others run jobs; under ``_counting``."""
+        if not self._free and self._threads < min(_THREADS, len(self._jobs)):
+            with contextlib.suppress(LogExhausted):
+                self._start()
 
     def _serve(self) -> None:
         while True:
-            with self._counting:
-                self._free += 1
             with self._lead:
                 job = self._next()
                 if job is None:
                     return
                 with self._counting:
                     self._free -= 1
-                    # Nothing would lead while this thread runs the job.
-                    if not self._free and (self._due or self._ready) and self._threads < _THREADS:
-                        with contextlib.suppress(LogExhausted):
-                            self._start()
+                    self._reinforce()
             job.run()
+            with self._counting:
+                self._free += 1
 
     def _next(self) -> Job | None:
         """Waits until a job is due, and claims its run; None once there are no jobs: then the calling thread is counted no more."""

@@ -38,6 +38,7 @@ __all__ = [
     "schemas_of",
     "service_of",
     "socket_of",
+    "syncing_of",
     "target_of",
     "thread_of",
     "uvicorn_of",
@@ -91,6 +92,11 @@ def following_of(log: Any) -> Any:
 def housekeeping_of(log: Any) -> Any:
     """The thread of housekeeping: asked for a step now, or stopped so that none comes in between."""
     return log._housekeeping
+
+
+def syncing_of(log: Any) -> Any:
+    """The job that syncs under the policy ``interval``: whether it is requested has no other face."""
+    return log._syncing
 
 
 def house_step_of(log: Any) -> Any:

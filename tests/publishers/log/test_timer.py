@@ -1,0 +1,244 @@
+"""One timer for the background work of all logs of a process."""
+
+import threading
+from math import inf
+from types import SimpleNamespace
+
+import pytest
+
+from flow.clock import SystemClock
+from publishers import ChangeLog, Position, upsert
+from publishers.background import in_background
+from publishers.errors import LogExhausted
+from publishers.log.health import HealthStatus
+from publishers.log.timer import SYNC, LogTimer
+from tests.harness.inside import house_step_of, housekeeping_of, syncing_of
+from tests.publishers.support import QUICK, fill, opened, scratch, wait_until
+
+
+class Clock(SystemClock):
+    """Goes on by itself, and ahead when it is told to."""
+
+    ahead = 0.0
+
+    def monotonic(self):
+        return super().monotonic() + self.ahead
+
+
+@pytest.fixture
+def timer():
+    timer = LogTimer()
+    yield timer
+    wait_until(lambda: timer.threads == 0)
+
+
+def test_a_job_runs_when_it_is_requested_and_as_often_as_it_says(timer):
+    done = []
+    waits = timer.add(lambda: done.append(in_background()), 60.0, inf)
+    waits.poke()
+    wait_until(lambda: done)
+    waits.close()
+    assert done == [True]
+    often = []
+    job = timer.add(lambda: often.append(1) or 0.0, 60.0)
+    wait_until(lambda: len(often) >= 3)
+    job.close()
+    job.close()
+    count = len(often)
+    job.poke()
+    assert len(often) == count
+
+
+def test_a_run_that_raises_is_logged_and_the_next_one_comes_after_the_period(timer, caplog):
+    done = []
+
+    def step():
+        done.append(1)
+        if len(done) == 1:
+            raise ValueError("once")
+
+    job = timer.add(step, 0.001)
+    wait_until(lambda: len(done) >= 2)
+    job.close()
+    assert "once" in caplog.text
+
+
+def test_an_error_of_a_job_that_was_closed_meanwhile_is_not_logged(timer, caplog):
+    """As after a close that an interrupt has ended: the files are closed under the run."""
+    began, go = threading.Event(), threading.Event()
+
+    def step():
+        began.set()
+        go.wait(60)
+        raise OSError(9, "Bad file descriptor")
+
+    job = timer.add(step, 60.0)
+    began.wait(60)
+    job.ended = True
+    go.set()
+    job.close()
+    assert caplog.text == ""
+
+
+def test_a_close_waits_for_the_run_in_progress_unless_that_run_closes(timer):
+    began, go = threading.Event(), threading.Event()
+    ended = []
+
+    def step():
+        began.set()
+        go.wait(60)
+        ended.append(1)
+
+    job = timer.add(step, 60.0)
+    began.wait(60)
+    closer = threading.Thread(target=job.close)
+    closer.start()
+    go.set()
+    closer.join(60)
+    assert ended
+
+    def close_own():
+        own.close()
+        ended.append(2)
+
+    own = timer.add(close_own, 60.0, inf)
+    own.poke()
+    wait_until(lambda: ended == [1, 2])
+
+
+def test_a_job_that_hangs_delays_no_other_one_and_is_late(timer):
+    hangs, go, others = threading.Event(), threading.Event(), []
+
+    def hang():
+        hangs.set()
+        go.wait(60)
+
+    job = timer.add(hang, 60.0)
+    hangs.wait(60)
+    rest = [timer.add(lambda: others.append(1) or 0.0, 60.0) for _ in range(20)]
+    wait_until(lambda: len(others) > 100)
+    assert job.late > 0
+    assert timer.threads <= 4
+    go.set()
+    for one in [job, *rest]:
+        one.close()
+    assert job.late == 0
+
+
+def test_syncs_come_first(timer):
+    """F39: of what is due at once."""
+    go, order = threading.Event(), []
+    blocked = [timer.add(lambda: go.wait(60) and None, 60.0) for _ in range(4)]
+    wait_until(lambda: sum(one.late > 0 and one.due == inf for one in blocked) == 4)
+    keeps = [timer.add(lambda: order.append("keeps"), 60.0) for _ in range(5)]
+    syncs = timer.add(lambda: order.append("syncs"), 60.0, 0.0, SYNC)
+    for one in blocked[1:]:
+        one.ended = True
+    go.set()
+    wait_until(lambda: len(order) == 6)
+    assert order.index("syncs") < 4, "each of the four threads may have taken one before"
+    for one in [*blocked, *keeps, syncs]:
+        one.close()
+
+
+@pytest.mark.parametrize("present", [0, 1])
+def test_without_a_thread_a_first_job_is_refused_and_a_later_one_shares(timer, monkeypatch, present):
+    done = []
+    jobs = [timer.add(lambda: None, 60.0) for _ in range(present)]
+
+    class Refused:
+        def __init__(self, **named):
+            pass
+
+        def start(self):
+            raise LogExhausted("threads")
+
+    monkeypatch.setattr("publishers.log.timer.BackgroundThread", Refused)
+    if not present:
+        with pytest.raises(LogExhausted):
+            timer.add(lambda: None, 60.0)
+        assert timer.threads == 0
+        return
+    jobs += [timer.add(lambda: done.append(1), 60.0) for _ in range(3)]
+    wait_until(lambda: len(done) == 3)
+    assert timer.threads == 1
+    for one in jobs:
+        one.close()
+
+
+def test_a_timer_begins_anew_in_a_child_of_fork(timer):
+    """F143: the jobs of its parent are none of its own; `tests/publishers/test_forks.py` has a real child."""
+    job = timer.add(lambda: None, 60.0)
+    job.close()
+    wait_until(lambda: timer.threads == 0)
+    runs = []
+    timer.forked(1)
+    job.ended = False
+    job.poke()
+    mine = timer.add(lambda: runs.append(1), 60.0)
+    wait_until(lambda: runs)
+    mine.close()
+    assert job.due == inf
+
+
+def test_a_log_that_is_idle_is_looked_after_seldom_until_a_commit():
+    """A store of a thousand logs of which a few are in use costs what these few cost."""
+    clock = Clock()
+    with ChangeLog.open(scratch() / "log", clock=clock, **QUICK) as log:
+        house = housekeeping_of(log)
+        house.close()
+        step = house_step_of(log)
+        assert step() == 0.2
+        clock.ahead += 10
+        step()
+        clock.ahead += 10
+        assert step() == 5.0
+        house.armed = False
+        fill(log, 1)
+        assert house.armed, "the commit has requested a step"
+        assert step() == 0.2
+        clock.ahead += 10
+        step()
+        clock.ahead += 10
+        assert step() == 5.0
+
+
+@pytest.mark.parametrize("kind", ["slot", "group"])
+def test_what_consumers_acknowledge_keeps_the_log_awake_until_it_is_written(kind):
+    """F74, F75: the acknowledgement, or the timeout of what was delivered."""
+    clock = Clock()
+    with ChangeLog.open(scratch() / "log", clock=clock, **QUICK) as log:
+        fill(log, 3)
+        (log.slots if kind == "slot" else log.groups).create("stock", since=log.oldest)
+        house, step = housekeeping_of(log), house_step_of(log)
+        house.close()
+        for _ in range(3):
+            clock.ahead += 10
+            step()
+        assert step() == 5.0
+        house.armed = False
+        if kind == "slot":
+            slot = log.slots.open("stock")
+            changes = iter(slot.changes())
+            next(changes), next(changes)
+            slot.ack(Position(2))
+        else:
+            log.groups.join("stock", "one").read(1)
+            clock.ahead += 25
+        assert house.armed
+        assert step() == 0.2
+
+
+def test_a_sync_of_the_interval_is_requested_by_the_first_commit_and_told_when_it_is_late():
+    """F39."""
+    with opened(sync="interval", sync_interval=60.0) as log:
+        sync = syncing_of(log)
+        assert not sync.armed
+        log.commit([upsert("order", "1", {})])
+        assert sync.armed
+        assert log.health().status is HealthStatus.OK
+        log._syncing = SimpleNamespace(late=61.0, close=sync.close)
+        health = log.health()
+        log._syncing = sync
+    assert health.status is HealthStatus.LATE
+    assert str(health.why) == "a sync has been due for 61.0 s: the disk hangs"
