@@ -24,6 +24,7 @@ NAMES = (
     "wire",
     "tailing",
     "growth",
+    "logs",
     "slots",
     "state",
     "groups",

@@ -29,6 +29,7 @@ TINY = {
         "READERS": {"frames, poll of 1 ms": ("tail", "poll")},
         "BESIDE": {"a reader that polls": "poll"},
     },
+    "logs": {"LOGS": 3, "QUIET": 0.1},
     "growth": {
         "COMMITS": 3,
         "HISTORIES": (0, 1000),
