@@ -47,7 +47,7 @@ def run(directory: Path) -> dict[str, Table]:
     sizes = f"logs={LOGS:,}, B={CHANGES}; left to the operating system"
     costs = Table(
         "a store of many logs",
-        "see each",
+        "as each says",
         {
             "idle, percent of a core": [idle],
             "threads": [more],
