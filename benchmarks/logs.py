@@ -24,7 +24,7 @@ def run(directory: Path) -> dict[str, Table]:
     names = [f"tenant-{number}" for number in range(LOGS)]
     threads = threading.active_count()
     store = ChangeStore.open(place / "store", sync="os")
-    created = _each(names, lambda name: store.create(name))
+    created = _each(names, store.create)
     for name in names:
         store[name].commit(ROWS)
     settled = time.monotonic() + QUIET / 2

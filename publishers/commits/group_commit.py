@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 from flow.interrupts import SHIELD
 from publishers.commits.expectation import Expectation
@@ -38,20 +38,6 @@ _FREE: Final = Leadership.FREE
 _OUTSIDE, _WAITING, _TAKEN, _DONE = CommitStage
 
 
-class Upkeep(Protocol):
-    """Background work of the log.
-
-    Attributes:
-        armed: Whether it runs soon in any case.
-    """
-
-    armed: bool
-
-    def rouse(self) -> None:
-        """Requests a run soon."""
-        ...
-
-
 class Committer:
     """The only write path of a log.
 
@@ -63,9 +49,9 @@ class Committer:
 
     Attributes:
         groups: Groups written so far; benchmarks derive the group size from it.
-        upkeep: The housekeeping of the log, which a commit rouses when the log was idle.
-        syncing: Under the ``interval`` policy, the job that calls `sync`.
+        rouse: Called behind each append: the housekeeping has something to do in a while, and under ``interval`` a sync.
         arrivals: Resolves the futures of submitted transactions.
+        held: The transactions that are withheld.
         handover: Pauses a thread that commits again and again without contention; contending threads wait for each other.
     """
 
@@ -73,8 +59,7 @@ class Committer:
         self, wal: Wal, publication: PublishGate, options: LogOptions, name: str = "penstock"
     ) -> None:
         self.groups: int = 0
-        self.upkeep: Upkeep | None = None
-        self.syncing: Upkeep | None = None
+        self.rouse: Callable[[], None] = lambda: None
         self.arrivals: Arrivals = Arrivals(lambda: (wal.durable, publication.visible), self._lead_next, name)
         self.handover: Handover = Handover()
         self._wal = wal
@@ -85,7 +70,7 @@ class Committer:
         self._unsynced_bytes = 0
         self._most_unsynced = {"always": -1, "interval": options.queue_bytes, "os": 2**63}[options.sync]
         self._owing = False  # a withheld transaction is not synced yet
-        self._withheld = Withheld(options.deferred_bytes, wal.visible, wal.appended)
+        self.held: Withheld = Withheld(options.deferred_bytes, wal.visible, wal.appended)
 
     def commit(
         self,
@@ -479,13 +464,10 @@ class Committer:
 
     def _synced(self, *, durable: bool) -> list[Published]:
         """Syncs if a member of the group or the policy requires it; returns what may be published now."""
-        if self.upkeep is not None and not self.upkeep.armed:
-            self.upkeep.rouse()
+        self.rouse()
         if durable or self._unsynced_bytes > self._most_unsynced:
             self._wal.sync()
         elif self._options.sync == "interval":
-            if self.syncing is not None and not self.syncing.armed:
-                self.syncing.rouse()
             return []
         return self._release()
 
@@ -499,23 +481,18 @@ class Committer:
     @property
     def withheld(self) -> range | None:
         """The versions that are withheld, or None."""
-        first = self._withheld.first
+        first = self.held.first
         return None if first is None else range(first, self._wal.appended + 1)
-
-    @property
-    def withheld_bytes(self) -> int:
-        """Bytes of withheld transactions that are kept in memory."""
-        return self._withheld.nbytes
 
     def _defer(self, fresh: list[Pending]) -> None:
         """Records in HEAD the first withheld version before it is written, or that no version is withheld any more."""
-        if self._withheld.first is None:
+        if self.held.first is None:
             place = next((place for place, member in enumerate(fresh) if member.hidden), None)
             self._wal.show(None if place is None else self._wal.appended + place)
 
     def _hold_back(self, fresh: list[Pending]) -> None:
         """Moves the transactions that may not be published from the unsynced list to the withheld ones."""
-        withheld = self._withheld
+        withheld = self.held
         first = len(self._unsynced) - len(fresh)
         shown = 0
         for member, transaction in zip(fresh, self._unsynced[first:], strict=True):
@@ -531,10 +508,10 @@ class Committer:
 
     def _settle(self) -> None:
         """Notes in the queue whether anything is withheld, in memory or in HEAD."""
-        self._queue.settle(withheld=self._withheld.first is not None or self._wal.withholding)
+        self._queue.settle(withheld=self.held.first is not None or self._wal.withholding)
 
     def _show(self, version: int) -> list[Published]:
-        wal, withheld = self._wal, self._withheld
+        wal, withheld = self._wal, self.held
         if version > wal.appended:
             raise NoSuchVersion(version, wal.appended)
         if wal.durable < wal.appended:
@@ -548,7 +525,7 @@ class Committer:
         return self._release() + shown
 
     def _forget(self, version: int) -> list[Published]:
-        wal, withheld = self._wal, self._withheld
+        wal, withheld = self._wal, self.held
         if wal.durable < wal.appended:
             wal.sync()
         newest = wal.appended

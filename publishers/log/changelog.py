@@ -136,10 +136,9 @@ class ChangeLog(KeepingLog):
             self._begun = files.begun
             self._period = period = min(_HOUSEKEEPING, options.ack_sync)
             self._housekeeping = self._upkeep = TIMER.add(self._keep_house, period, period)
-            self._committer.upkeep = self._upkeep
             if options.sync == "interval":
                 self._syncing = TIMER.add(self._sync, options.sync_interval, inf, SYNC)
-                self._committer.syncing = self._syncing
+            self._committer.rouse = self._rouse
         else:
             listener = storage.listen(path)
             self._following = Following(files, service, self._publication, listener, self._lose)

@@ -41,6 +41,7 @@ class KeepingLog(ReadableLog):
     _groups: ConsumerGroups | None
     _housekeeping: Housekeeping | Job
     _upkeep: Job | None
+    _syncing: Job | None
 
     @property
     def slots(self) -> Slots:
@@ -105,9 +106,12 @@ class KeepingLog(ReadableLog):
         self._housekeeping.poke()
 
     def _rouse(self) -> None:
-        job = self._upkeep
-        if job is not None and not job.armed:
-            job.rouse()
+        """Requests a step of housekeeping in a while, and under ``interval`` a sync, if none are requested."""
+        upkeep, syncing = self._upkeep, self._syncing
+        if upkeep is not None and not upkeep.armed:
+            upkeep.rouse()
+        if syncing is not None and not syncing.armed:
+            syncing.rouse()
 
     def hold(
         self,

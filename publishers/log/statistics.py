@@ -244,7 +244,7 @@ def statistics_of(
         durable=durable,
         appended=appended,
         withheld=0 if committer is None else len(committer.withheld or ()),
-        withheld_bytes=committer.withheld_bytes if committer is not None else 0,
+        withheld_bytes=committer.held.nbytes if committer is not None else 0,
         snapshot_bytes=service.pages.nbytes,
         queued=queued,
         queue_bytes=queue_bytes,

@@ -101,7 +101,7 @@ def syncing_of(log: Any) -> Any:
 
 def house_step_of(log: Any) -> Any:
     """One step of housekeeping, on the thread of the test."""
-    return log._follow if log.read_only else log._keep_house
+    return log._housekeeping._step
 
 
 # The write-ahead log.

@@ -2,7 +2,7 @@
 
 import threading
 from math import inf
-from types import SimpleNamespace
+from time import monotonic
 
 import pytest
 
@@ -237,8 +237,7 @@ def test_a_sync_of_the_interval_is_requested_by_the_first_commit_and_told_when_i
         log.commit([upsert("order", "1", {})])
         assert sync.armed
         assert log.health().status is HealthStatus.OK
-        log._syncing = SimpleNamespace(late=61.0, close=sync.close)
+        sync.due = monotonic() - 61.0
         health = log.health()
-        log._syncing = sync
     assert health.status is HealthStatus.LATE
-    assert str(health.why) == "a sync has been due for 61.0 s: the disk hangs"
+    assert str(health.why).startswith("a sync has been due for 61.")
