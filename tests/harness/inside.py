@@ -38,7 +38,6 @@ __all__ = [
     "schemas_of",
     "service_of",
     "socket_of",
-    "syncing_of",
     "target_of",
     "thread_of",
     "uvicorn_of",
@@ -94,14 +93,9 @@ def housekeeping_of(log: Any) -> Any:
     return log._housekeeping
 
 
-def syncing_of(log: Any) -> Any:
-    """The job that syncs under the policy ``interval``: whether it is requested has no other face."""
-    return log._syncing
-
-
 def house_step_of(log: Any) -> Any:
     """One step of housekeeping, on the thread of the test."""
-    return log._housekeeping._step
+    return housekeeping_of(log)._step
 
 
 # The write-ahead log.
