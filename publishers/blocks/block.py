@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from publishers.blocks.decode import (
+    DECODED,
     KEYLESS,
     Attached,
     attached_of,
@@ -24,14 +25,15 @@ from publishers.blocks.decode import (
 )
 from publishers.lossless import flaw_of
 from publishers.model.change import Area, Change, Operation, time_of
+from publishers.model.fields import ATTACHED, FIELDS, Field, FieldKind
 from publishers.model.position import Position
-from publishers.views.images import Name, ShownImages, show, show_field, show_key, show_meta
+from publishers.views.images import Name, ShownImages, show, show_key, show_meta, shows
 from publishers.views.paths import Fields, fields_of
 from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.format.frame import FIRST, LAST
 
-__all__ = ["BLOCK_BYTES", "SHELVES_MAX", "Block", "Shelf", "seen_error", "seen_linked"]
+__all__ = ["BLOCK_BYTES", "SHELVES_MAX", "Block", "Shelf", "seen", "seen_error"]
 
 
 SHELVES_MAX: Final = 32
@@ -86,6 +88,10 @@ class _Changes(Shelf):
 
 
 _Shelf = TypeVar("_Shelf", bound=Shelf)
+_LEFT: Final = {field.attribute: None for field in FIELDS if not field.left}
+_SHOWS: Final = tuple(
+    (field.attribute, rendered) for field in ATTACHED for rendered in [shows(field)] if rendered is not None
+)
 
 
 class Block:
@@ -489,26 +495,32 @@ def _seen(block: Block, change: Change, view: View) -> Change:
     index = change.index
     shown = block.shown(index, view)
     if block.left(index, view):
-        change = msgspec.structs.replace(change, operation=Operation.REMOVE, expires_at=None, linked=None)
+        change = msgspec.structs.replace(change, operation=Operation.REMOVE, **_LEFT)
+    rare = {name: show(value, view) for name, show in _SHOWS if (value := getattr(change, name)) is not None}
     return msgspec.structs.replace(
         change,
         count=block.shown_count(index, view),
         key=block.shown_key(index, view),
-        linked=None if change.linked is None or view.apart else show_key(change.linked, view),
-        field=None if change.field is None else show_field(change.field, view),
         body_bytes=shown.body,
         before_bytes=shown.before,
         changed=None if shown.changed is None else tuple(msgspec.json.decode(shown.changed)),
         meta_bytes=block.shown_meta(index, view) or None,
         error_text=seen_error(block, index, view),
         lacking=shown.lacking,
+        **rare,
     )
 
 
-def seen_linked(attached: Attached, view: View) -> str | None:
-    """Returns the key of the other half of a key change, as a view renders it."""
-    linked = attached.linked
-    return None if linked is None or view.apart else show_key(linked.decode("utf-8", "surrogateescape"), view)
+def seen(field: Field) -> Callable[[Any, View], Any] | None:
+    """Returns the function by which a view renders a field of `Attached`; None if each view shows it as it is.
+
+    What it returns is None if the view does not show the field.
+    """
+    show = shows(field)
+    if field.kind is not FieldKind.KEY or show is None:
+        return show
+    decoded = DECODED[FieldKind.KEY]
+    return lambda key, view: show(decoded(key), view)
 
 
 def seen_error(block: Block, index: int, view: View) -> str | None:

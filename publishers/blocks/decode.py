@@ -1,6 +1,6 @@
 """From the columns of a frame to ``Change`` objects: one at a time for selective subscribers, else in runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice, pairwise, repeat
@@ -9,12 +9,15 @@ from typing import Any, Final
 import msgspec
 
 from publishers.model.change import Action, Area, Change, Operation
+from publishers.model.fields import ATTACHED, FieldKind, compiled, extended
 from publishers.wal import Columns
 
 __all__ = [
+    "DECODED",
     "KEYLESS",
     "Attached",
     "attached_of",
+    "attributes_of",
     "decode_one",
     "decode_rows",
     "decode_run",
@@ -27,6 +30,19 @@ KEYLESS: Final = Area.DATA * 16 + Operation.TRUNCATE
 """The kind of changes without a key."""
 
 
+DECODED: Final[Mapping[FieldKind, Callable[[Any], Any]]] = {
+    FieldKind.KEY: lambda key: key.decode("utf-8", "surrogateescape"),
+    FieldKind.JSON: lambda raw: bytes(raw) or None,
+}
+"""From the member of ``meta`` to the attribute of the change, where they differ."""
+
+
+@extended(
+    (field.name, msgspec.Raw, msgspec.Raw())
+    if field.kind is FieldKind.JSON
+    else (field.name, (bytes if field.kind is FieldKind.KEY else field.type) | None, None)
+    for field in ATTACHED
+)
 class Attached(msgspec.Struct, frozen=True):
     """The ``meta`` column of one change; ``error`` is why it cannot be read."""
 
@@ -42,6 +58,32 @@ class Attached(msgspec.Struct, frozen=True):
 
 
 _attached: Final = msgspec.json.Decoder(Attached)
+_attributes: Final = compiled(
+    "attributes(attached)",
+    "return {"
+    + ", ".join(
+        f"{field.attribute!r}: None if attached.{field.name} is None else {field.kind.name}(attached.{field.name})"
+        if field.kind in DECODED
+        else f"{field.attribute!r}: attached.{field.name}"
+        for field in ATTACHED
+    )
+    + "}",
+    **{kind.name: decoded for kind, decoded in DECODED.items()},
+)
+_zoned: Final[Callable[[Attached], Attached]] = compiled(
+    "zoned(attached)",
+    *(
+        f"""if (moment := attached.{field.name}) is not None:
+        if moment.tzinfo is None: return Attached(error="meta: {field.name} has no time zone")
+        attached = replace(attached, {field.name}=moment.astimezone(UTC))"""
+        for field in ATTACHED
+        if field.kind is FieldKind.MOMENT
+    ),
+    "return attached",
+    Attached=Attached,
+    UTC=UTC,
+    replace=msgspec.structs.replace,
+)
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
 _NOTHING: Final = Attached()
 _MISSING: Final = repeat(None)  # the values of a column that is not there
@@ -61,12 +103,7 @@ def _read(stored: bytes) -> Attached:
     try:
         if not stored.isascii():
             str(stored, "utf-8")
-        found = _attached.decode(stored)
-        if found.expires_at is None:
-            return found
-        if found.expires_at.tzinfo is None:
-            return Attached(error="meta: expires_at has no time zone")
-        return msgspec.structs.replace(found, expires_at=found.expires_at.astimezone(UTC))
+        return _zoned(_attached.decode(stored))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         return Attached(error=f"meta: {error}")
 
@@ -157,7 +194,7 @@ def _rarely(changed: bytes | None, meta: bytes | None) -> dict[str, Any]:
     found: dict[str, Any] = {} if names is None else {"changed": names}
     if meta is not None:
         attached = attached_of(meta)
-        found |= _plain(attached)
+        found |= attributes_of(attached)
         flaw = attached.error or flaw
     if flaw is not None:
         found["error_text"] = flaw
@@ -170,18 +207,10 @@ def _stamped(meta: bytes) -> dict[str, Any]:
     return {name: value for name, value in _rarely(None, meta).items() if value is not None}
 
 
-def _plain(attached: Attached) -> dict[str, Any]:
-    linked = attached.linked
-    return {
-        "schema_version": attached.schema_version,
-        "entry_version": attached.entry_version,
-        "origin": attached.origin,
-        "meta_bytes": bytes(attached.meta) or None,
-        "expires_at": attached.expires_at,
-        "linked": None if linked is None else linked.decode("utf-8", "surrogateescape"),
-        "field": attached.field,
-        "action": attached.action,
-    }
+def attributes_of(attached: Attached) -> dict[str, Any]:
+    """Returns the attributes of a change that are in its ``meta`` column."""
+    found: dict[str, Any] = _attributes(attached)
+    return found
 
 
 def decode_run(

@@ -26,6 +26,7 @@ from publishers.errors import (
 )
 from publishers.fanout.publish_gate import Published
 from publishers.losses import log_changes
+from publishers.model.fields import ATTACHED, FieldKind, values_of
 from publishers.options import check_switches
 from publishers.schemas.stamping import unsealed
 from publishers.wal import Appended, Columns, Transaction, Wal, decode_payload
@@ -47,6 +48,9 @@ __all__ = [
 
 _decoder: Final = msgspec.json.Decoder(float_hook=Decimal)
 _encoder: Final = msgspec.json.Encoder(order="deterministic", decimal_format="number")
+_repeated: Final = values_of(
+    tuple(field for field in ATTACHED if field.repeated and field.kind is not FieldKind.JSON), stored=True
+)
 
 
 def stored_differs(repeated: Transaction, wal: Wal, version: int) -> bool:
@@ -111,9 +115,7 @@ def _content(row: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
         _plain(before),
         changed if names is None or flaw is not None else sorted(names),
         _plain(bytes(attached.meta)) if attached.error is None else meta,
-        attached.linked,
-        attached.field,
-        attached.action,
+        *_repeated(attached),
     )
 
 

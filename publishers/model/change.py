@@ -1,6 +1,5 @@
 """A change: one immutable event of a log, with a position of its own."""
 
-import enum
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,6 +9,7 @@ from zlib import crc32
 import msgspec
 
 from publishers.model.errors import InvalidOption
+from publishers.model.fields import Action, Area, ChangeFields, Operation
 from publishers.model.flaws import flaw_of
 from publishers.model.position import Position
 
@@ -17,37 +17,6 @@ __all__ = ["ROW_ID", "Action", "Area", "Change", "Operation", "flaw_in", "row_id
 
 ROW_ID: Final = "r1:"
 """Prefix of the ids of snapshot rows. The number is the version of their format."""
-
-
-class Area(enum.IntEnum):
-    """The part of the system that a change concerns. The numbers are on disk and are never reused."""
-
-    DATA = 1
-    SCHEMA = 2
-    INFRASTRUCTURE = 3
-    ENGINE = 4
-    HOST = 5
-
-
-class Operation(enum.IntEnum):
-    """The operation of a change. The numbers are on disk and are never reused."""
-
-    UPSERT = 1
-    REMOVE = 2
-    TRANSACTION = 3
-    TRUNCATE = 4
-    EXPIRE = 5
-    READ = 6
-
-
-class Action(enum.Enum):
-    """What a field-level change does to its field."""
-
-    SET = "SET"
-    REMOVE = "REMOVE"
-    PUSH = "PUSH"
-    ADD = "ADD"
-    DISCARD = "DISCARD"
 
 
 _BODILESS: Final = frozenset({Operation.REMOVE, Operation.EXPIRE, Operation.TRUNCATE})
@@ -78,60 +47,13 @@ def flaw_in(body: bytes | None, before: bytes | None) -> str | None:
     return None
 
 
-class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """One event of a change log.
+class Change(ChangeFields, frozen=True, gc=False, eq=False):
+    """One event of a change log; its attributes are those of ``ChangeFields``.
 
     Attributes that do not apply are None. ``body``, ``before`` and ``meta`` are JSON; they are kept as stored bytes and parsed
     each time the property is read, so keep the value if you need it twice. Images are included with ``Content.BODY`` only;
     the ``repr`` of a change that has a body but does not include it says so.
-
-    Attributes:
-        version: Version of the transaction.
-        index: Place in the transaction; 0 is the leading TRANSACTION event.
-        count: Changes of the whole transaction, the TRANSACTION event included.
-        timestamp: Commit time of the transaction, UTC; not part of equality.
-        area: DATA, SCHEMA, INFRASTRUCTURE, ENGINE or HOST.
-        operation: UPSERT, REMOVE, TRANSACTION, TRUNCATE, EXPIRE or READ.
-        entity_type: Kind of the entity.
-        key: Key of the entity. Bytes that are not UTF-8 appear as lone surrogates (PEP 383).
-        body_bytes: JSON of the entity after the change.
-        before_bytes: JSON of the entity before the change.
-        changed: Names of the fields that changed.
-        schema_version: Version of the schema in force.
-        entry_version: Version of the entity, for conflict resolution.
-        origin: Where the change was first made.
-        meta_bytes: JSON that the application attached: to the transaction (index 0) or to the change.
-        expires_at: When the entity expires, or expired.
-        linked: For each of the two halves of a key change, the key of the other half.
-        field: Path of the only field that a field-level change concerns, such as ``lines[0].price``; None for a change of
-            the entity as a whole. Body and before image then hold nothing but that field.
-        action: What the change does to the field.
-        error_text: Which stored part of the change cannot be read; see ``error``.
-        lacking: Which of ``body``, ``before`` and ``changed`` the view needs although the log lacks them, or holds them as
-            unreadable JSON; empty if none.
     """
-
-    version: int
-    index: int
-    count: int
-    timestamp: datetime
-    area: Area
-    operation: Operation
-    entity_type: str | None = None
-    key: str | None = None
-    body_bytes: bytes | None = None
-    before_bytes: bytes | None = None
-    changed: tuple[str, ...] | None = None
-    schema_version: int | None = None
-    entry_version: int | None = None
-    origin: str | None = None
-    meta_bytes: bytes | None = None
-    expires_at: datetime | None = None
-    linked: str | None = None
-    field: str | None = None
-    action: Action | None = None
-    error_text: str | None = None
-    lacking: tuple[str, ...] = ()
 
     @property
     def body(self) -> Any:

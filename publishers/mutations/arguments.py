@@ -1,6 +1,6 @@
 """Arguments of writers: checks that name the argument, and the bytes under which it is stored."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -10,17 +10,20 @@ from flow.bridges.iterators import IterablePublisher
 from publishers import lossless
 from publishers.errors import InvalidChange
 from publishers.lossless import encodable
+from publishers.model.fields import ATTACHED, GIVEN, FieldKind, compiled
 from publishers.views.entities import Model, plain
 
 __all__ = [
     "KEY_RIGHT",
     "check_entity_type",
+    "check_given",
     "check_text",
     "encode_json",
     "encode_names",
     "encode_value",
     "key_bytes",
     "listed",
+    "meta_again",
     "meta_of",
     "whole",
 ]
@@ -144,40 +147,77 @@ def whole(parameter: str, value: object) -> int:
     return value
 
 
-def meta_of(
-    meta: Mapping[str, Any] | bytes | None,
-    schema_version: int | None = None,
-    entry_version: int | None = None,
-    origin: str | None = None,
-    *,
-    expires_at: datetime | None = None,
-    linked: bytes | None = None,
-    field: str | None = None,
-    action: str | None = None,
-) -> bytes | None:
-    """Returns the ``meta`` column of a change: its rare attributes as one JSON object, or None if it has none.
+def _moment(parameter: str, value: object) -> datetime:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidChange(parameter, value, "a moment with a time zone")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidChange(parameter, value, "within the years 1 to 9999 of UTC") from None
+
+
+_STORES: Final[Mapping[FieldKind, Callable[[str, Any], Any]]] = {
+    FieldKind.NUMBER: whole,
+    FieldKind.TEXT: check_text,
+    FieldKind.MOMENT: _moment,
+    FieldKind.KEY: lambda name, key: key_bytes(key, name),  # base64, because it may not be UTF-8
+    FieldKind.PATH: lambda _name, path: path,
+    FieldKind.WORD: lambda _name, word: word,
+    FieldKind.JSON: lambda name, value: msgspec.Raw(encode_json(name, value)),
+}
+
+meta_of: Final[Callable[..., bytes | None]] = compiled(
+    f"meta_of(meta, *, {', '.join(f'{field.name}=None' for field in ATTACHED if field.name != 'meta')})",
+    "stored = {}",
+    # What the application attached is last, as it may be long.
+    *(
+        f"if {field.name} is not None: stored[{field.name!r}] = {field.kind.name}({field.name!r}, {field.name})"
+        for field in sorted(ATTACHED, key=lambda one: one.name == "meta")
+    ),
+    "return encode(stored) if stored else None",
+    encode=_encoder.encode,
+    **{kind.name: store for kind, store in _STORES.items()},
+)
+"""Returns the ``meta`` column of a change: its rare attributes as one JSON object, or None if it has none.
+
+Args:
+    meta: What the application attaches.
+    **attached: The other fields of `ATTACHED` by their names; None for none.
+
+Raises:
+    InvalidChange: If an attribute cannot be stored.
+"""
+
+meta_again: Final[Callable[..., bytes | None]] = compiled(
+    "meta_again(change, origin, *, implied)",
+    "version = None if implied else change.version",
+    "return meta_of("
+    + ", ".join(
+        "origin=origin"
+        if field.name == "origin"
+        else f"{field.name}=None if change.{field.attribute} == version else change.{field.attribute}"
+        if field.versioned
+        else f"{field.name}=change.{field.attribute}"
+        for field in ATTACHED
+    )
+    + ")",
+    meta_of=meta_of,
+)
+"""Returns the ``meta`` column of a change that was read.
+
+Args:
+    change: The change.
+    origin: Where it was first made.
+    implied: Whether to store also what a change of an entity has by default, its version.
+"""
+
+
+def check_given(function: str, given: Mapping[str, object]) -> None:
+    """Checks the names of keyword arguments, of which the table of fields has the list.
 
     Raises:
-        InvalidChange: If an attribute cannot be stored.
+        TypeError: If there is no such argument.
     """
-    stored: dict[str, Any] = {}
-    if schema_version is not None:
-        stored["schema_version"] = whole("schema_version", schema_version)
-    if entry_version is not None:
-        stored["entry_version"] = whole("entry_version", entry_version)
-    if origin is not None:
-        stored["origin"] = check_text("origin", origin)
-    if expires_at is not None:
-        if not isinstance(expires_at, datetime) or expires_at.utcoffset() is None:
-            raise InvalidChange("expires_at", expires_at, "a moment with a time zone")
-        try:
-            stored["expires_at"] = expires_at.astimezone(UTC)
-        except OverflowError:
-            raise InvalidChange("expires_at", expires_at, "within the years 1 to 9999 of UTC") from None
-    if linked is not None:
-        stored["linked"] = linked  # base64, because it may not be UTF-8
-    if field is not None:
-        stored |= {"field": field, "action": action}
-    if meta is not None:
-        stored["meta"] = msgspec.Raw(encode_json("meta", meta))
-    return _encoder.encode(stored) if stored else None
+    if not GIVEN.issuperset(given):
+        wrong = next(name for name in given if name not in GIVEN)
+        raise TypeError(f"{function}() got an unexpected keyword argument {wrong!r}")

@@ -1,17 +1,20 @@
-"""The operations of a writer: each function checks its arguments and returns them in stored form."""
+"""The operations of a writer: each function checks its arguments and returns them in stored form; also of changes of another log."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Unpack
 
 from publishers.errors import InvalidChange
-from publishers.model.change import Action
+from publishers.model.change import Action, Area, Change, Operation
+from publishers.model.fields import Given
 from publishers.mutations.arguments import (
     check_entity_type,
+    check_given,
     encode_json,
     encode_names,
     key_bytes,
     listed,
+    meta_again,
     meta_of,
     whole,
 )
@@ -28,6 +31,7 @@ __all__ = [
     "UPSERT",
     "Mutation",
     "columns_of",
+    "copied",
     "encode_json",
     "expire",
     "flattened",
@@ -45,11 +49,11 @@ REMOVE: Final = 2
 TRUNCATE: Final = 4
 EXPIRE: Final = 5
 
-_NO_EXTRAS: Final = (None,) * 5
-
 Image = Mapping[str, Any] | bytes | Model
 """An entity: a mapping or a model, encoded by the rules of ``publishers.lossless``, or JSON bytes, stored unchanged."""
 
+_AREAS: Final = frozenset({Area.DATA, Area.SCHEMA})
+_WITH_BODY: Final = frozenset({Operation.UPSERT, Operation.READ})
 _REMOVALS: Final = frozenset({Action.REMOVE, Action.DISCARD})
 
 
@@ -63,9 +67,7 @@ def upsert(
     changes: Collection[FieldChange] | Literal["auto"] | None = None,
     expires_at: datetime | None = None,
     meta: Mapping[str, Any] | None = None,
-    schema_version: int | None = None,
-    entry_version: int | None = None,
-    origin: str | None = None,
+    **given: Unpack[Given],
 ) -> Mutation:
     """Creates or changes an entity.
 
@@ -80,9 +82,9 @@ def upsert(
             lead from ``before`` to ``body``. Together with ``before``, the given changes must do so too.
         expires_at: When the entity will expire.
         meta: Anything that the application attaches to this change.
-        schema_version: Version of the schema in force; None for the newest one that the log knows.
-        entry_version: Version of the entity; it must not fall.
-        origin: Where the change was first made.
+        **given: What else there is to say of any change, see ``Given``: ``schema_version``, the version of the schema in force,
+            None for the newest one that the log knows; ``entry_version``, the version of the entity, which must not fall;
+            ``origin``, where the change was first made.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
@@ -103,9 +105,7 @@ def upsert(
             )
             if old is not None:
                 check_follows(old, image, parts)
-        follows = tuple(
-            _field(entity_type, stored, part, schema_version, entry_version, origin) for part in parts
-        )
+        follows = tuple(_field(entity_type, stored, part, given) for part in parts)
     names = None
     if isinstance(changed, str):
         _check_auto("changed", changed)
@@ -113,9 +113,12 @@ def upsert(
     elif changed is not None:
         names = encode_names(changed)
     extras = None
-    if (meta, schema_version, entry_version, origin, expires_at) != _NO_EXTRAS:
-        extras = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at)
-    return Mutation(UPSERT, entity_type, stored, image, old, names, extras, DATA, entry_version, follows)
+    if given or meta is not None or expires_at is not None:
+        check_given("upsert", given)
+        extras = meta_of(meta, expires_at=expires_at, **given)
+    return Mutation(
+        UPSERT, entity_type, stored, image, old, names, extras, DATA, given.get("entry_version"), follows
+    )
 
 
 def remove(
@@ -124,17 +127,16 @@ def remove(
     *,
     before: Image | None = None,
     meta: Mapping[str, Any] | None = None,
-    schema_version: int | None = None,
-    entry_version: int | None = None,
-    origin: str | None = None,
+    **given: Unpack[Given],
 ) -> Mutation:
     """Removes an entity; the arguments are those of ``upsert``.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
-    extras = meta_of(meta, schema_version, entry_version, origin)
-    return _gone(REMOVE, entity_type, key, before, extras, entry_version)
+    if given:
+        check_given("remove", given)
+    return _gone(REMOVE, entity_type, key, before, meta_of(meta, **given), given)
 
 
 def expire(
@@ -144,9 +146,7 @@ def expire(
     before: Image | None = None,
     expires_at: datetime | None = None,
     meta: Mapping[str, Any] | None = None,
-    schema_version: int | None = None,
-    entry_version: int | None = None,
-    origin: str | None = None,
+    **given: Unpack[Given],
 ) -> Mutation:
     """Ends an entity whose lifetime has run out; it needs no removal beside it.
 
@@ -155,41 +155,37 @@ def expire(
         key: Key of the entity.
         before: The entity before its end.
         expires_at: When it expired.
-        meta: As for ``upsert``, like all that follow.
-        schema_version: Version of the schema.
-        entry_version: Version of the entity.
-        origin: Where the change was first made.
+        meta: As for ``upsert``.
+        **given: As for ``upsert``.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
-    extras = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at)
-    return _gone(EXPIRE, entity_type, key, before, extras, entry_version)
+    check_given("expire", given)
+    extras = meta_of(meta, expires_at=expires_at, **given)
+    return _gone(EXPIRE, entity_type, key, before, extras, given)
 
 
 def truncate(
     entity_type: str,
     *,
     meta: Mapping[str, Any] | None = None,
-    schema_version: int | None = None,
-    entry_version: int | None = None,
-    origin: str | None = None,
+    **given: Unpack[Given],
 ) -> Mutation:
     """Removes all entities of a type: one change without a key, in order with the changes around it.
 
     Args:
         entity_type: The entity type.
         meta: Attached metadata.
-        schema_version: Version of the schema.
-        entry_version: Version of the change, as that of an entity.
-        origin: Where the change was made.
+        **given: As for ``upsert``; ``entry_version`` is that of the change.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
+    check_given("truncate", given)
     check_entity_type(entity_type)
-    extras = meta_of(meta, schema_version, entry_version, origin)
-    return Mutation(TRUNCATE, entity_type, b"", meta=extras, entry_version=entry_version)
+    extras = meta_of(meta, **given)
+    return Mutation(TRUNCATE, entity_type, b"", meta=extras, entry_version=given.get("entry_version"))
 
 
 def rekey(
@@ -202,9 +198,7 @@ def rekey(
     changed: Collection[str] | Literal["auto"] | None = None,
     expires_at: datetime | None = None,
     meta: Mapping[str, Any] | None = None,
-    schema_version: int | None = None,
-    entry_version: int | None = None,
-    origin: str | None = None,
+    **given: Unpack[Given],
 ) -> Mutation:
     """Gives an entity another key: the removal of the old key and, right after it, the creation of the new one.
 
@@ -219,23 +213,21 @@ def rekey(
         changed: Names of the fields that changed.
         expires_at: When the entity will expire.
         meta: Anything that the application attaches to both changes.
-        schema_version: Version of the schema.
-        entry_version: Version of the entity.
-        origin: Where the change was first made.
+        **given: As for ``upsert``.
 
     Raises:
         InvalidChange: If an argument cannot be stored, or both keys are the same.
     """
+    check_given("rekey", given)
     was, now = key_bytes(old, "old"), key_bytes(new, "new")
     if was == now:
         raise InvalidChange("new", new, "another key than the old one")
-    made = upsert(entity_type, now, body, before=before, changed=changed, entry_version=entry_version)
-    attached = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at, linked=was)
-    made = Mutation(
-        UPSERT, entity_type, now, made.body, made.before, made.changed, attached, DATA, entry_version
-    )
-    extras = meta_of(meta, schema_version, entry_version, origin, linked=now)
-    return Mutation(REMOVE, entity_type, was, None, made.before, None, extras, DATA, entry_version, (made,))
+    version = given.get("entry_version")
+    made = upsert(entity_type, now, body, before=before, changed=changed)
+    attached = meta_of(meta, expires_at=expires_at, linked=was, **given)
+    made = Mutation(UPSERT, entity_type, now, made.body, made.before, made.changed, attached, DATA, version)
+    extras = meta_of(meta, linked=now, **given)
+    return Mutation(REMOVE, entity_type, was, None, made.before, None, extras, DATA, version, (made,))
 
 
 def schema(
@@ -269,8 +261,46 @@ def schema(
     if version is not None and whole("version", version) == 0:
         raise InvalidChange("version", version, "at least 1")
     made = upsert(entity_type, key_bytes(part, "part"), body, before=before, changed=changed)
-    attached = meta_of(meta, version, origin=origin)
+    attached = meta_of(meta, schema_version=version, origin=origin)
     return Mutation(UPSERT, entity_type, made.key, made.body, made.before, made.changed, attached, SCHEMA)
+
+
+def copied(change: Change, *, origin: str | None = None) -> Mutation:
+    """Makes the mutation that copies a change to another log: a replica keeps the entry version and the origin of the source.
+
+    Commit the changes of one version together and in their order, without the TRANSACTION event, which the other log makes
+    itself. Their versions there differ; entry versions and origins stay the same over any number of logs.
+
+    Args:
+        change: A change as delivered to a subscriber, with ``Content.BODY`` and no image mode, projection or mask.
+        origin: Where it was first made, if it does not say so.
+
+    Raises:
+        InvalidChange: If it is a TRANSACTION event, concerns a log, cannot be rendered, or lacks the body that changes of its
+            kind have.
+    """
+    if not isinstance(change, Change):
+        raise InvalidChange("change", change, "a Change, as subscribers get it")
+    if change.area not in _AREAS or change.entity_type is None:
+        raise InvalidChange(
+            "change", change, "of the area DATA or SCHEMA; each log makes its own TRANSACTION events"
+        )
+    if change.error is not None:
+        raise InvalidChange("change", change.error, "one that can be rendered")
+    partial = change.field is not None
+    if change.body_bytes is None and change.operation in _WITH_BODY and not partial:
+        raise InvalidChange("change.body", None, "there; subscribe with Content.BODY")
+    return Mutation(
+        int(change.operation),
+        change.entity_type,
+        b"" if change.key is None else key_bytes(change.key),
+        change.body_bytes,
+        change.before_bytes,
+        None if change.changed is None else encode_names(change.changed),
+        meta_again(change, origin if change.origin is None else change.origin, implied=True),
+        int(change.area),
+        change.entry_version,
+    )
 
 
 def _gone(
@@ -279,20 +309,19 @@ def _gone(
     key: str | bytes,
     before: Image | None,
     extras: bytes | None,
-    entry_version: int | None,
+    given: Given,
 ) -> Mutation:
     check_entity_type(entity_type)
     old = None if before is None else encode_json("before", before)
-    return Mutation(operation, entity_type, key_bytes(key), None, old, None, extras, DATA, entry_version)
+    version = given.get("entry_version")
+    return Mutation(operation, entity_type, key_bytes(key), None, old, None, extras, DATA, version)
 
 
 def _field(
     entity_type: str,
     key: bytes,
     part: FieldChange,
-    schema_version: int | None,
-    entry_version: int | None,
-    origin: str | None,
+    given: Given,
 ) -> Mutation:
     if not isinstance(part, FieldChange):
         raise InvalidChange("changes", part, "what set_field(), push() and the like returned")
@@ -303,9 +332,9 @@ def _field(
         part.sparse(part.value),
         part.sparse(part.before),
         encode_names([str(part.path[0])]),
-        meta_of(None, schema_version, entry_version, origin, field=part.field, action=part.action.value),
+        meta_of(None, field=part.field, action=part.action, **given),
         DATA,
-        entry_version,
+        given.get("entry_version"),
     )
 
 

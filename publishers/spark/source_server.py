@@ -25,6 +25,7 @@ import flow
 from publishers.criteria.criteria import Criterion
 from publishers.model.change import Area, Change
 from publishers.model.position import Position, PositionToken, Start
+from publishers.mutations.arguments import meta_again
 from publishers.spark.source_arrow import array_of, chosen_schema
 from publishers.spark.source_entities import CHANGE_COLUMNS, TypedBatches
 from publishers.spark.source_log import TokenPrefixes
@@ -41,7 +42,6 @@ _STEP: Final = 0.002  # seconds between a planner's checks for the server's answ
 _WINDOW: Final = 1024  # changes in flight to a task
 _ROWS: Final = 8192
 _BYTES: Final = 4 * 1024 * 1024
-_ATTACHED: Final = ("schema_version", "entry_version", "origin", "meta", "expires_at", "linked", "field", "action")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -330,10 +330,7 @@ def _attached(change: Change) -> bytes | None:
     if not change.index:
         # The transaction id is only in the body, which a server omits with HEADER.
         named = {} if change.body is None else {"id": change.body["id"]}
-        noted = {} if change.meta is None else {"meta": change.meta}
+        noted = {} if change.meta_bytes is None else {"meta": msgspec.Raw(change.meta_bytes)}
         return msgspec.json.encode(named | noted) if named or noted else None
-    attached = {name: getattr(change, name) for name in _ATTACHED}
-    if change.area is Area.DATA and change.entry_version == change.version:
-        attached["entry_version"] = None  # the default, which the log does not store
-    kept = {name: value for name, value in attached.items() if value is not None}
-    return msgspec.json.encode(kept) if kept else None
+    # That of an entity is by default its version, which the log does not store.
+    return meta_again(change, change.origin, implied=change.area is not Area.DATA)

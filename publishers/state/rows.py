@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from publishers.blocks.decode import attached_of
+from publishers.blocks.decode import DECODED, attached_of
 from publishers.fanout.state import SubscriptionLag
 from publishers.model.change import Area, Operation, parsed, time_of
 from publishers.model.errors import brief
+from publishers.model.fields import ATTACHED, Field, compiled, extended
 from publishers.model.position import Position
 from publishers.wal import Columns
 
@@ -61,6 +62,7 @@ class StoredRow(NamedTuple):
         return 64 + len(self.key) + len(self.body or b"") + len(self.meta or b"")
 
 
+@extended((field.attribute, field.type | None, None) for field in ATTACHED if field.kept)
 class EntityRow(msgspec.Struct, frozen=True, gc=False):
     """An entity as the newest change of it has left it.
 
@@ -98,22 +100,33 @@ class EntityRow(msgspec.Struct, frozen=True, gc=False):
         return None if self.body_bytes is None else parsed(self.body_bytes)
 
 
+def _place(field: Field) -> int:
+    return EntityRow.__struct_fields__.index(field.attribute)
+
+
+def _kept(field: Field) -> str:
+    text = f"attached.{field.name}"
+    if field.kind in DECODED:
+        return f"None if {text} is None else {field.kind.name}({text})"
+    return f"row.version if {text} is None else {text}" if field.versioned else text
+
+
+_shown: Final = compiled(
+    "shown(row, attached)",
+    "key, time = row.key.decode('utf-8', 'surrogateescape'), time_of(row.committed_at)",
+    "return EntityRow(row.entity_type, key, row.body, row.version, row.index, time, "
+    + ", ".join(map(_kept, sorted((field for field in ATTACHED if field.kept), key=_place)))
+    + ")",
+    EntityRow=EntityRow,
+    time_of=time_of,
+    **{kind.name: decoded for kind, decoded in DECODED.items()},
+)
+
+
 def shown_row(row: StoredRow) -> EntityRow:
     """A row as it is shown."""
-    attached = attached_of(row.meta)
-    return EntityRow(
-        row.entity_type,
-        row.key.decode("utf-8", "surrogateescape"),
-        row.body,
-        row.version,
-        row.index,
-        time_of(row.committed_at),
-        attached.schema_version,
-        row.version if attached.entry_version is None else attached.entry_version,
-        attached.origin,
-        bytes(attached.meta) or None,
-        attached.expires_at,
-    )
+    shown: EntityRow = _shown(row, attached_of(row.meta))
+    return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,28 @@ views. An image that is not readable JSON is not shown through a lens, and is na
 """
 
 import re
-from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from publishers.model.change import Operation
+from publishers.model.fields import Field, FieldKind
 from publishers.views.paths import Fields, Path, exact_value, parse_path, write
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, Lens, View
 
-__all__ = ["Name", "ShownImages", "Stored", "show", "show_field", "show_key", "show_meta", "unreadable"]
+__all__ = [
+    "Name",
+    "ShownImages",
+    "Stored",
+    "show",
+    "show_field",
+    "show_key",
+    "show_meta",
+    "shows",
+    "unreadable",
+]
 
 Name = Literal["body", "before"]
 
@@ -122,6 +133,14 @@ def show_key(key: str, view: View) -> str | None:
     return shown
 
 
+def shows(field: Field) -> Callable[[Any, View], Any] | None:
+    """Returns the function by which a view renders a field that is attached to changes; None if each view shows it as it is."""
+    show = _SHOWS.get(field.kind)
+    if field.apart:
+        return show
+    return lambda value, view: None if view.apart else value if show is None else show(value, view)
+
+
 def show_field(field: str, view: View) -> str | None:
     """Renders the path of a field-level change, such as ``lines[0].price``; None if the view hides the field."""
     path, place = [""], 0
@@ -134,6 +153,12 @@ def show_field(field: str, view: View) -> str | None:
         elif character[0] != "[":
             path[place] += character
     return field if all(_may_name(lens, tuple(path)) for lens in view.lenses) else None
+
+
+_SHOWS: Final[Mapping[FieldKind, Callable[[str, View], str | None]]] = {
+    FieldKind.KEY: show_key,
+    FieldKind.PATH: show_field,
+}
 
 
 def show_meta(meta: bytes, view: View, *, transaction: bool) -> bytes:

@@ -203,6 +203,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/sinks/test_lease_race.py::test_two_that_are_killed_stopped_and_lied_to_leave_no_gap_and_repeat_one_batch_at_most",
         "tests/transports/telemetry/test_otel.py::test_nothing_of_it_is_imported_unless_it_is_used",
         "tests/transports/test_forks.py",
+        "tests/transports/test_new_field.py",
         "tests/typing",
     ),
 }

@@ -43,19 +43,27 @@ export const SUBPROTOCOL: "penstock.v1+json";
 /**
  * @typedef {object} ChangeEvent One change, or the TRANSACTION event at the head of a version.
  * @property {string} cursor The cursor behind it: pass it as `since` to resume there.
- * @property {number} version
- * @property {number} index
- * @property {number} count The number of events in its transaction.
- * @property {string} timestamp The time of the commit, RFC 3339.
- * @property {string} area
- * @property {string} operation
- * @property {string} [entity_type]
- * @property {string} [key]
- * @property {any} [body] Only with content BODY.
- * @property {any} [before] Only with content BODY.
- * @property {string[]} [changed]
- * @property {string} [field] For a change of a part of an entity, which follows the change of the entity.
- * @property {any} [meta]
+ * @property {number} version Version of the transaction.
+ * @property {number} index Place in the transaction; 0 is the leading TRANSACTION event.
+ * @property {number} count Changes of the whole transaction, the TRANSACTION event included.
+ * @property {string} timestamp When the transaction was committed.
+ * @property {string} area What part of the system it concerns.
+ * @property {string} operation What happened.
+ * @property {string} [entity_type] Kind of the entity.
+ * @property {string} [key] Key of the entity.
+ * @property {any} [body] The entity after the change. Only with content BODY.
+ * @property {any} [before] The entity before the change. Only with content BODY.
+ * @property {string[]} [changed] Names of the fields that changed.
+ * @property {number | string} [schema_version] Version of the schema in force.
+ * @property {number | string} [entry_version] Version of the entity, for conflict resolution.
+ * @property {string} [origin] Where the change was first made.
+ * @property {any} [meta] The `meta` of the transaction (index 0) or of the change.
+ * @property {string} [expires_at] When the entity expires, or expired.
+ * @property {string} [linked] Of the two halves of a key change, the key of the other.
+ * @property {string} [field] Path of the one field that a field-level change concerns; none for the entity as a whole.
+ * @property {string} [action] The action of a field-level change on the field.
+ * @property {string} [error] What of this change cannot be rendered, and why; the other fields lack it.
+ * @property {string[]} [lacking] The parts that the requested images need and the log lacks. Only with content BODY.
  *
  * @typedef {object} Criterion All given conditions must hold.
  * @property {string[]} [areas]
@@ -632,34 +640,90 @@ export type ChangeEvent = {
      * The cursor behind it: pass it as `since` to resume there.
      */
     cursor: string;
+    /**
+     * Version of the transaction.
+     */
     version: number;
+    /**
+     * Place in the transaction; 0 is the leading TRANSACTION event.
+     */
     index: number;
     /**
-     * The number of events in its transaction.
+     * Changes of the whole transaction, the TRANSACTION event included.
      */
     count: number;
     /**
-     * The time of the commit, RFC 3339.
+     * When the transaction was committed.
      */
     timestamp: string;
+    /**
+     * What part of the system it concerns.
+     */
     area: string;
+    /**
+     * What happened.
+     */
     operation: string;
+    /**
+     * Kind of the entity.
+     */
     entity_type?: string | undefined;
+    /**
+     * Key of the entity.
+     */
     key?: string | undefined;
     /**
-     * Only with content BODY.
+     * The entity after the change. Only with content BODY.
      */
     body?: any;
     /**
-     * Only with content BODY.
+     * The entity before the change. Only with content BODY.
      */
     before?: any;
+    /**
+     * Names of the fields that changed.
+     */
     changed?: string[] | undefined;
     /**
-     * For a change of a part of an entity, which follows the change of the entity.
+     * Version of the schema in force.
+     */
+    schema_version?: string | number | undefined;
+    /**
+     * Version of the entity, for conflict resolution.
+     */
+    entry_version?: string | number | undefined;
+    /**
+     * Where the change was first made.
+     */
+    origin?: string | undefined;
+    /**
+     * The `meta` of the transaction (index 0) or of the change.
+     */
+    meta?: any;
+    /**
+     * When the entity expires, or expired.
+     */
+    expires_at?: string | undefined;
+    /**
+     * Of the two halves of a key change, the key of the other.
+     */
+    linked?: string | undefined;
+    /**
+     * Path of the one field that a field-level change concerns; none for the entity as a whole.
      */
     field?: string | undefined;
-    meta?: any;
+    /**
+     * The action of a field-level change on the field.
+     */
+    action?: string | undefined;
+    /**
+     * What of this change cannot be rendered, and why; the other fields lack it.
+     */
+    error?: string | undefined;
+    /**
+     * The parts that the requested images need and the log lacks. Only with content BODY.
+     */
+    lacking?: string[] | undefined;
 };
 /**
  * All given conditions must hold.

@@ -10,6 +10,7 @@ import msgspec
 
 from publishers.errors import StateIncomplete
 from publishers.log.changelog import ChangeLog
+from publishers.model.fields import ATTACHED
 from publishers.mutations.arguments import key_bytes
 from publishers.options import KEEP_HISTORY
 from publishers.state.rows import EntityRow
@@ -89,12 +90,12 @@ def _row(row: EntityRow) -> Mapping[str, Any]:
         "version": row.version,
         "index": row.index,
         "timestamp": row.timestamp,
-        "schema_version": row.schema_version,
-        "entry_version": row.entry_version,
-        "origin": row.origin,
-        "meta": _raw(row.meta_bytes),
-        "expires_at": row.expires_at,
+        **{field.name: _shown(getattr(row, field.attribute)) for field in ATTACHED if field.kept},
     }
+
+
+def _shown(value: object) -> object:
+    return msgspec.Raw(value) if isinstance(value, bytes) else value
 
 
 def _raw(data: bytes | None) -> msgspec.Raw | None:

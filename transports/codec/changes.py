@@ -4,16 +4,17 @@ The parser is strict: it refuses unknown fields, and its errors name the path, f
 output of ``penstock tail``, so a log can be copied line by line.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from publishers.blocks.decode import attached_of
+from publishers.blocks.decode import Attached, attached_of
 from publishers.errors import InvalidChange
 from publishers.model.change import Action, Area, Operation
-from publishers.mutations.arguments import key_bytes, meta_of
+from publishers.model.fields import ATTACHED, Field, FieldKind, compiled, extended
+from publishers.mutations.arguments import meta_of
 from publishers.mutations.fields import path_names
 from publishers.mutations.mutation import (
     REMOVE,
@@ -35,6 +36,10 @@ _BROKEN: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 _Word = Literal["UPSERT", "REMOVE", "TRUNCATE", "EXPIRE", "REKEY", "READ", "TRANSACTION"]
 
 
+@extended(
+    (field.name, (dict[str, object] if field.kind is FieldKind.JSON else field.type) | None, None)
+    for field in ATTACHED
+)
 class _Said(msgspec.Struct, forbid_unknown_fields=True):
     """One change.
 
@@ -54,7 +59,6 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     changed: list[str] | Literal["auto"] | None = None
     meta: dict[str, object] | None = None
     schema_version: int | None = None
-    entry_version: int | None = None
     origin: str | None = None
     expires_at: datetime | None = None
     linked: str | None = None
@@ -70,6 +74,27 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     timestamp: str | None = None
     gap: dict[str, str] | None = None
 
+
+def _said(field: Field) -> str:
+    text = f"said.{field.name}"
+    return f"said.version if {text} is None else {text}" if field.versioned else text
+
+
+_attached: Final[Callable[[_Said], dict[str, Any]]] = compiled(
+    "attached(said)",
+    "return {" + ", ".join(f"{field.name!r}: {_said(field)}" for field in ATTACHED) + "}",
+)
+"""Returns the fields that are attached to a change; the version of a line is what ``versioned`` ones are by default."""
+
+_written: Final[Callable[[_Said, dict[str, Any]], None]] = compiled(
+    "written(said, arguments)",
+    *(
+        f"if (value := {_said(field)}) is not None: arguments[{field.name!r}] = value"
+        for field in ATTACHED
+        if field.given
+    ),
+)
+"""Adds what writers give for any change to the arguments of one."""
 
 _decoder: Final = msgspec.json.Decoder(_Said)
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -187,12 +212,8 @@ def _mutation(said: _Said) -> Mutation:
         raise InvalidChange("entity_type", None, "given")
     if said.area == "SCHEMA":
         return _schema(said, said.entity_type)
-    arguments: dict[str, Any] = {
-        "meta": said.meta,
-        "schema_version": said.schema_version,
-        "origin": said.origin,
-        "entry_version": _entry_version(said),
-    }
+    arguments: dict[str, Any] = {"meta": said.meta}
+    _written(said, arguments)
     if said.operation == "TRUNCATE":
         return truncate(said.entity_type, **arguments)
     if said.key is None:
@@ -242,27 +263,14 @@ def _part(said: _Said, entity_type: str, key: str, body: bytes | None) -> Mutati
         if body is None and said.action is not Action.REMOVE:
             raise InvalidChange("body", None, f"given with the action {said.action.value}")
     made = upsert(entity_type, key, body or b"{}", before=_given(said.before), changed=said.changed)
-    extras = meta_of(
-        said.meta,
-        said.schema_version,
-        _entry_version(said),
-        said.origin,
-        expires_at=said.expires_at,
-        linked=None if said.linked is None else key_bytes(said.linked, "linked"),
-        field=said.field,
-        action=None if said.action is None else said.action.value,
-    )
+    attached = _attached(said)
     return msgspec.structs.replace(
         made,
         operation=REMOVE if said.operation == "REMOVE" else made.operation,
         body=body,
-        meta=extras,
-        entry_version=_entry_version(said),
+        meta=meta_of(**attached),
+        entry_version=attached["entry_version"],
     )
-
-
-def _entry_version(said: _Said) -> int | None:
-    return said.version if said.entry_version is None else said.entry_version
 
 
 def _given(raw: msgspec.Raw) -> bytes | None:
@@ -284,7 +292,6 @@ def _line_fields(row: Mutation, place: int) -> dict[str, Any]:
         raise InvalidChange(
             f"changes[{place}].operation", "READ", "that of a change: a snapshot is made by its server"
         )
-    attached = attached_of(row.meta)
     fields: dict[str, Any] = {
         "entity_type": row.entity_type,
         "key": _text(row.key, place) or None,
@@ -293,15 +300,9 @@ def _line_fields(row: Mutation, place: int) -> dict[str, Any]:
         "body": None if row.body is None else msgspec.Raw(row.body),
         "before": None if row.before is None else msgspec.Raw(row.before),
         "changed": None if row.changed is None else msgspec.Raw(row.changed),
-        "meta": attached.meta if bytes(attached.meta) else None,
-        "schema_version": attached.schema_version,
-        "entry_version": attached.entry_version,
-        "origin": attached.origin,
-        "expires_at": attached.expires_at,
-        "linked": None if attached.linked is None else _text(attached.linked, place),
-        "field": attached.field,
-        "action": None if attached.action is None else attached.action.value,
     }
+    if row.meta is not None:
+        _attach(fields, attached_of(row.meta), place)
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -310,3 +311,24 @@ def _text(key: bytes, place: int) -> str:
         return key.decode()
     except UnicodeDecodeError:
         raise InvalidChange(f"changes[{place}].key", key, "UTF-8, to be sent to a server") from None
+
+
+_SENDS: Final[Mapping[FieldKind, Callable[[Any, int], Any]]] = {
+    FieldKind.KEY: _text,
+    FieldKind.WORD: lambda word, _place: word.value,
+    FieldKind.JSON: lambda raw, _place: raw if bytes(raw) else None,
+}
+_attach: Final[Callable[[dict[str, Any], Attached, int], None]] = compiled(
+    "attach(fields, attached, place)",
+    *(
+        f"if attached.{field.name} is not None: fields[{field.name!r}] = "
+        + (
+            f"{field.kind.name}(attached.{field.name}, place)"
+            if field.kind in _SENDS
+            else f"attached.{field.name}"
+        )
+        for field in sorted(ATTACHED, key=lambda one: one.name != "meta")
+    ),
+    **{kind.name: send for kind, send in _SENDS.items()},
+)
+"""Adds what is attached to a change; meta is the first."""

@@ -7,20 +7,21 @@ same view share them; the cache goes with the block.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from publishers.blocks.block import Block, Shelf, seen_error, seen_linked
+from publishers.blocks.block import Block, Shelf, seen, seen_error
 from publishers.blocks.decode import KEYLESS, names_of
 from publishers.blocks.slices import Slice
 from publishers.fanout.batch import Batch
 from publishers.lossless import flaw_of
 from publishers.model.change import Area, Change, Operation, time_of
+from publishers.model.fields import ATTACHED, Field, FieldKind, compiled, values_of
 from publishers.model.position import Position
-from publishers.views.images import show_field
+from publishers.views.images import show_meta
 from publishers.views.view import Content, Integers, View
 
 __all__ = ["EventEncoder", "encode_change", "encode_text", "next_head"]
@@ -61,19 +62,9 @@ def encode_change(change: Change, cursor: str, integers: Integers = Integers.NUM
         "body": _raw(change.body_bytes),
         "before": _raw(change.before_bytes),
         "changed": change.changed,
-        "schema_version": _number(change.schema_version, integers),
-        "entry_version": _number(change.entry_version, integers)
-        if change.entry_version != change.version
-        else None,
-        "origin": change.origin,
-        "meta": _raw(change.meta_bytes),
-        "expires_at": None if change.expires_at is None else _stamp(change.expires_at),
-        "linked": None if change.linked is None else msgspec.Raw(encode_text(change.linked)),
-        "field": change.field,
-        "action": None if change.action is None else change.action.value,
-        "error": change.error_text,
-        "lacking": change.lacking or None,
     }
+    _attach(plain, change, integers)
+    plain |= {"error": change.error_text, "lacking": change.lacking or None}
     return msgspec.json.encode({name: value for name, value in plain.items() if value is not None})
 
 
@@ -81,13 +72,66 @@ def _raw(value: bytes | None) -> msgspec.Raw | None:
     return None if value is None else msgspec.Raw(value)
 
 
-def _number(number: int | None, integers: Integers) -> msgspec.Raw | None:
-    return None if number is None else msgspec.Raw(View(integers=integers).render_integers(b"%d" % number))
+def _number(number: int, integers: Integers) -> msgspec.Raw:
+    return msgspec.Raw(View(integers=integers).render_integers(b"%d" % number))
 
 
 def _stamp(moment: datetime) -> str:
     """Formats a time as RFC 3339 in UTC, always with microseconds."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+_Encode = Callable[[Any, View, int], bytes | None]
+_ENCODES: Final[Mapping[FieldKind, _Encode]] = {
+    FieldKind.NUMBER: lambda number, view, _index: view.render_integers(b"%d" % number),
+    FieldKind.TEXT: lambda text, _view, _index: encode_text(text),
+    FieldKind.KEY: lambda key, _view, _index: encode_text(key),
+    FieldKind.PATH: lambda path, _view, _index: encode_text(path),
+    FieldKind.WORD: lambda word, _view, _index: encode_text(word.value),
+    FieldKind.MOMENT: lambda moment, _view, _index: b'"%s"' % _stamp(moment).encode(),
+    FieldKind.JSON: lambda raw, view, index: view.render_integers(
+        show_meta(bytes(raw), view, transaction=not index)
+    ),
+}
+
+
+def _encode_of(field: Field) -> _Encode:
+    """Returns the function that encodes a stored field as a view shows it; None or nothing is left out."""
+    encode, show = _ENCODES[field.kind], seen(field)
+    if show is None:
+        return encode
+
+    def shown(value: object, view: View, index: int) -> bytes | None:
+        told = show(value, view)
+        return None if told is None else encode(told, view, index)
+
+    return shown
+
+
+_STORED: Final = tuple(
+    (b',"%s":' % field.name.encode(), _encode_of(field), field.versioned) for field in ATTACHED
+)
+_members: Final = values_of(ATTACHED, stored=True)
+
+_ENCODES_ALONE: Final[Mapping[FieldKind, Callable[[Any, Integers], Any]]] = {
+    FieldKind.NUMBER: _number,
+    FieldKind.KEY: lambda key, _integers: msgspec.Raw(encode_text(key)),
+    FieldKind.WORD: lambda word, _integers: word.value,
+    FieldKind.MOMENT: lambda moment, _integers: _stamp(moment),
+    FieldKind.JSON: lambda text, _integers: msgspec.Raw(text),
+}
+_attach: Final[Callable[[dict[str, Any], Change, Integers], None]] = compiled(
+    "attach(plain, change, integers)",
+    *(
+        f"if (value := change.{field.attribute}) is not None"
+        + (" and value != change.version" if field.versioned else "")
+        + f": plain[{field.name!r}] = "
+        + (f"{field.kind.name}(value, integers)" if field.kind in _ENCODES_ALONE else "value")
+        for field in ATTACHED
+    ),
+    **{kind.name: encode for kind, encode in _ENCODES_ALONE.items()},
+)
+"""Adds what is attached to a change outside a block."""
 
 
 def next_head(subscription: str) -> bytes:
@@ -297,23 +341,10 @@ class EventEncoder:
 
     @staticmethod
     def _attached(block: Block, index: int, view: View) -> list[bytes]:
-        attached = block.attached(index)
-        parts = []
-        if attached.schema_version is not None:
-            parts.append(b',"schema_version":' + view.render_integers(b"%d" % attached.schema_version))
-        if attached.entry_version is not None and attached.entry_version != block.version:
-            parts.append(b',"entry_version":' + view.render_integers(b"%d" % attached.entry_version))
-        if attached.origin is not None:
-            parts.append(b',"origin":' + encode_text(attached.origin))
-        if meta := block.shown_meta(index, view):
-            parts.append(b',"meta":' + meta)
-        if attached.expires_at is not None:
-            parts.append(b',"expires_at":"%s"' % _stamp(attached.expires_at).encode())
-        for name, text in (
-            (b',"linked":', seen_linked(attached, view)),
-            (b',"field":', None if attached.field is None else show_field(attached.field, view)),
-            (b',"action":', None if attached.action is None else attached.action.value),
-        ):
-            if text is not None:
-                parts += (name, encode_text(text))
+        parts: list[bytes] = []
+        for (name, encode, versioned), value in zip(_STORED, _members(block.attached(index)), strict=True):
+            if value is not None and not (versioned and value == block.version):
+                text = encode(value, view, index)
+                if text:
+                    parts += (name, text)
         return parts

@@ -1,7 +1,7 @@
 """Messages of a server, as its client parses them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Self
@@ -11,7 +11,8 @@ import msgspec
 from publishers.commits.group_commit import Commit
 from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
-from publishers.model.change import Action, Area, Change, Operation, row_id
+from publishers.model.change import Area, Change, Operation, row_id
+from publishers.model.fields import ATTACHED, FIELDS, Field, FieldKind, FieldPlace, compiled, extended
 from publishers.model.position import Position, PositionToken
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from publishers.snapshots.signals import SnapshotSignal
@@ -170,6 +171,12 @@ class RemoteCommit(Commit):
         return made
 
 
+@extended(
+    (field.name, msgspec.Raw, msgspec.Raw())
+    if field.kind is FieldKind.JSON
+    else (field.name, (int | str if field.kind is FieldKind.NUMBER else field.type) | None, None)
+    for field in ATTACHED
+)
 class WireEvent(msgspec.Struct):
     """One event; fields that do not apply are omitted."""
 
@@ -185,50 +192,12 @@ class WireEvent(msgspec.Struct):
     body: msgspec.Raw = msgspec.Raw()
     before: msgspec.Raw = msgspec.Raw()
     changed: tuple[str, ...] | None = None
-    schema_version: int | str | None = None
-    entry_version: int | str | None = None
-    origin: str | None = None
-    meta: msgspec.Raw = msgspec.Raw()
     lacking: tuple[str, ...] = ()
-    expires_at: datetime | None = None
-    linked: str | None = None
-    field: str | None = None
-    action: Action | None = None
     error: str | None = None
-
-    @property
-    def _entry_version(self) -> int | None:
-        """The entry version: explicit, or the version for a change of an entity."""
-        if self.entry_version is None and self.area == Area.DATA.name:
-            return self.version
-        return _number(self.entry_version)
 
     def change(self) -> RemoteChange:
         """Returns the change, with its own copy of the bytes."""
-        return RemoteChange(
-            self.version,
-            self.index,
-            self.count,
-            self.timestamp,
-            Area[self.area],
-            Operation[self.operation],
-            self.entity_type,
-            self.key,
-            _bytes(self.body),
-            _bytes(self.before),
-            self.changed,
-            _number(self.schema_version),
-            self._entry_version,
-            self.origin,
-            _bytes(self.meta),
-            lacking=self.lacking,
-            expires_at=self.expires_at,
-            linked=self.linked,
-            field=self.field,
-            action=self.action,
-            error_text=self.error,
-            cursor=self.cursor,
-        )
+        return _change(self)
 
 
 class Ack(msgspec.Struct, tag_field="type", tag="connection_ack"):
@@ -538,11 +507,11 @@ def _with_surrogates(text: bytes | str) -> Reply:
         raise TypeError("only events have keys")
     back = {(high << 8) + byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
     for event in events:
-        event.key = None if event.key is None else event.key.translate(back)
-        event.linked = None if event.linked is None else event.linked.translate(back)
-        event.body, event.before, event.meta = (
-            msgspec.Raw(bytes(raw).replace(free, b"\\udc")) for raw in (event.body, event.before, event.meta)
-        )
+        for name in _KEYS:
+            if (key := getattr(event, name)) is not None:
+                setattr(event, name, key.translate(back))
+        for name in _JSON:
+            setattr(event, name, msgspec.Raw(bytes(getattr(event, name)).replace(free, b"\\udc")))
     return reply
 
 
@@ -559,10 +528,26 @@ def _position(cursor: str) -> Position:
         raise Violation(CloseCode.BAD_REQUEST, f"the server told of a place that is none: {error}") from None
 
 
-def _number(value: int | str | None) -> int | None:
-    """Returns a whole number; beyond 2^53 it may arrive as text, if the subscriber asked for that."""
-    return int(value) if isinstance(value, str) else value
+def _read_of(field: Field) -> str:
+    """Returns the expression that makes the attribute of a change from the member of an event."""
+    text = f"event.{field.name}"
+    if field.kind is FieldKind.JSON:
+        return f"bytes({text}) or None"
+    if field.place is not FieldPlace.META:
+        return f"{field.type.__name__}[{text}]" if field.kind is FieldKind.WORD else text
+    if field.kind is not FieldKind.NUMBER:
+        return text
+    # Beyond 2^53 it may arrive as text, if the subscriber asked for that.
+    implied = "(event.version if event.area == 'DATA' else None)" if field.versioned else "None"
+    return f"{implied} if {text} is None else int({text})"
 
 
-def _bytes(raw: msgspec.Raw) -> bytes | None:
-    return bytes(raw) or None
+_change: Final[Callable[[WireEvent], RemoteChange]] = compiled(
+    "change(event)",
+    f"return RemoteChange({', '.join(map(_read_of, FIELDS))}, event.cursor)",
+    RemoteChange=RemoteChange,
+    Area=Area,
+    Operation=Operation,
+)
+_KEYS: Final = tuple(field.name for field in FIELDS if field.kind is FieldKind.KEY)
+_JSON: Final = tuple(field.name for field in FIELDS if field.kind is FieldKind.JSON)

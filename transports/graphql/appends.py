@@ -1,7 +1,7 @@
 """The inputs and the result of ``append``."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import strawberry
@@ -10,7 +10,8 @@ from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Wait
 from publishers.errors import InvalidChange
 from publishers.model.change import Action, Area, Operation
-from transports.graphql.types import JSON, Cursor, DateTime, Long, described
+from publishers.model.fields import ATTACHED
+from transports.graphql.types import JSON, Cursor, DateTime, Long, declares, described
 
 __all__ = ["AppendOutcome", "ChangeInput", "KeyInput"]
 
@@ -29,10 +30,19 @@ class KeyInput:
     key: str = described("Its key.")
 
 
+_GIVEN: Final = tuple(field for field in ATTACHED if field.given)
+_ORDER: Final = (
+    *("entity_type", "key", "operation", "area", "body", "before", "changed", "meta"),
+    *(field.name for field in _GIVEN),
+    *("expires_at", "new_key", "linked", "field", "action"),
+)
+
+
 @strawberry.input(
     name="ChangeInput",
     description="A change to append. JSON keeps what its numbers are in the variables of the request; POST /changes keeps their text.",
 )
+@declares(_GIVEN, _ORDER, None)
 class ChangeInput:
     """A change in a document or in variables."""
 
@@ -44,9 +54,6 @@ class ChangeInput:
     before: JSON | None = described("The entity before the change.", default=None)
     changed: list[str] | None = described("Names of the fields that changed.", default=None)
     meta: JSON | None = described("Further information about the change, an object.", default=None)
-    schema_version: Long | None = described("The version of its schema.", default=None)
-    entry_version: Long | None = described("The version of the entity.", default=None)
-    origin: str | None = described("Where it was first made.", default=None)
     expires_at: DateTime | None = described("When the entity ends by itself.", default=None)
     new_key: str | None = described(
         "The key that the entity has from now on: its key changes, which is two changes linked to each other.",
@@ -69,9 +76,7 @@ class ChangeInput:
             "before": _raw(self.before),
             "changed": self.changed,
             "meta": None if self.meta is None else msgspec.json.decode(self.meta),
-            "schema_version": self.schema_version,
-            "entry_version": self.entry_version,
-            "origin": self.origin,
+            **{field.name: getattr(self, field.name) for field in _GIVEN},
             "expires_at": _moment(self.expires_at),
             "new_key": self.new_key,
             "linked": self.linked,

@@ -6,7 +6,7 @@ directives and ``__typename`` are thus resolved exactly as for real events, by t
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import msgspec
 from graphql import ExecutionResult
 
 from publishers.model.change import Action, Area, Operation
+from publishers.model.fields import FIELDS, FieldKind
 from publishers.views.view import Content, Images, View
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
@@ -21,32 +22,30 @@ __all__ = ["TYPENAME", "SelectionProbe", "fields_of", "view_for"]
 
 TYPENAME: Final = "__typename"
 
-_SAMPLE: Final = ChangeEvent(
-    version=Long(7001),
-    index=7002,
-    count=7003,
-    cursor=Cursor("cursor"),
-    timestamp=DateTime("timestamp"),
-    area=Area.HOST,
-    operation=Operation.READ,
-    entity_type="entity type",
-    key="key",
-    body=JSON(b'"body"'),
-    before=JSON(b'"before"'),
-    changed=["changed"],
-    schema_version=Long(7004),
-    entry_version=Long(7005),
-    origin="origin",
-    meta=JSON(b'"meta"'),
-    expires_at=DateTime("expires at"),
-    linked="linked",
-    field="field",
-    action=Action.DISCARD,
-    error="error",
-    lacking=["lacking"],
-)
+# Values that differ from each other, so that they tell where they come from.
+_SAMPLES: Final[Mapping[FieldKind, Callable[[int, str], object]]] = {
+    FieldKind.NUMBER: lambda place, _name: Long(7001 + place),
+    FieldKind.COUNT: lambda place, _name: 7001 + place,
+    FieldKind.MOMENT: lambda _place, name: DateTime(name),
+    FieldKind.JSON: lambda _place, name: JSON(msgspec.json.encode(name)),
+    FieldKind.NAMES: lambda _place, name: [name],
+}
+_WORDS: Final = {"area": Area.HOST, "operation": Operation.READ, "action": Action.DISCARD}
+
+
+def _sample() -> ChangeEvent:
+    made = {
+        field.name: _SAMPLES[field.kind](place, field.name)
+        if field.kind in _SAMPLES
+        else _WORDS.get(field.name, field.name)
+        for place, field in enumerate(FIELDS)
+    }
+    return ChangeEvent(cursor=Cursor("cursor"), **made)
+
+
+_SAMPLE: Final = _sample()
 _DIFFERENCES: Final = frozenset({Images.CHANGE, Images.CHANGED_WITH_OLD})
-_BODIES: Final = frozenset({"body", "before", "error", "lacking"})
+_BODIES: Final = frozenset(field.name for field in FIELDS if field.images) | {"error"}
 _FOUND_OUT: Final = frozenset({"changed"})  # determined by comparing bodies
 
 

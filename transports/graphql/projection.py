@@ -6,15 +6,16 @@ Every field of an event is a leaf that is read from the change, so the payloads 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from graphql import ExecutionResult
 
-from publishers.blocks.block import Block, seen_error, seen_linked
-from publishers.model.change import Action, Area, Operation, time_of
+from publishers.blocks.block import Block, seen, seen_error
+from publishers.model.change import Area, Operation, time_of
+from publishers.model.fields import ATTACHED, Field, FieldKind, compiled
 from publishers.model.position import Position
-from publishers.views.images import ShownImages, show_field
+from publishers.views.images import ShownImages
 from publishers.views.view import Content, View
 from transports.codec.events import encode_text
 from transports.graphql.probe import TYPENAME, fields_of
@@ -40,12 +41,8 @@ def _text(value: str | None) -> bytes:
     return _NULL if value is None else encode_text(value)
 
 
-def _long(value: int | None) -> bytes:
-    return _NULL if value is None else b'"%d"' % value
-
-
-def _time(moment: datetime | None) -> bytes:
-    return _NULL if moment is None else b'"%s"' % stamp(moment).encode()
+def _time(moment: datetime) -> bytes:
+    return b'"%s"' % stamp(moment).encode()
 
 
 @lru_cache(_SHARED)
@@ -54,12 +51,32 @@ def _committed(microseconds: int) -> bytes:
     return _time(time_of(microseconds))
 
 
-def _action(action: Action | None) -> bytes:
-    return _NULL if action is None else b'"%s"' % action.name.encode()
+_ENCODES: Final[Mapping[FieldKind, Callable[[Any], bytes]]] = {
+    FieldKind.NUMBER: lambda number: b'"%d"' % number,
+    FieldKind.TEXT: encode_text,
+    FieldKind.KEY: encode_text,
+    FieldKind.PATH: encode_text,
+    FieldKind.WORD: lambda word: b'"%s"' % word.name.encode(),
+    FieldKind.MOMENT: _time,
+}
 
 
-def _field(field: str | None, view: View) -> bytes:
-    return _NULL if field is None else _text(show_field(field, view))
+def _read_of(field: Field) -> Read:
+    """Returns the function that reads an attached field from a block, as a view shows it."""
+    if field.kind is FieldKind.JSON:
+        return lambda block, index, view: block.shown_meta(index, view) or _NULL
+    text = f"block.attached(index).{field.name}"
+    show = seen(field)
+    read: Read = compiled(
+        "read(block, index, view)",
+        f"value = {'block.entry_version(index)' if field.versioned else text}",
+        *(() if show is None else ("value = None if value is None else show(value, view)",)),
+        "return NULL if value is None else encode(value)",
+        show=show,
+        encode=_ENCODES[field.kind],
+        NULL=_NULL,
+    )
+    return read
 
 
 def _error(block: Block, index: int, view: View) -> bytes:
@@ -76,14 +93,7 @@ _READS: Final[Mapping[str, Read]] = {
     "operation": lambda block, index, _v: _OPERATIONS[block.kind(index) & 15],
     "entity_type": lambda block, index, _v: _text(block.entity_type(index)),
     "key": lambda block, index, view: _text(block.shown_key(index, view)),
-    "schema_version": lambda block, index, _v: _long(block.attached(index).schema_version),
-    "entry_version": lambda block, index, _v: _long(block.entry_version(index)),
-    "origin": lambda block, index, _v: _text(block.attached(index).origin),
-    "meta": lambda block, index, view: block.shown_meta(index, view) or _NULL,
-    "expires_at": lambda block, index, _v: _time(block.attached(index).expires_at),
-    "linked": lambda block, index, view: _text(seen_linked(block.attached(index), view)),
-    "field": lambda block, index, view: _field(block.attached(index).field, view),
-    "action": lambda block, index, _v: _action(block.attached(index).action),
+    **{field.name: _read_of(field) for field in ATTACHED},
     "error": _error,
     TYPENAME: lambda _b, _i, _v: b'"Change"',
 }

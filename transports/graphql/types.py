@@ -1,8 +1,9 @@
 """Types and scalars of the schema: changes, logs, pages of history, and schemas."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING
 from datetime import datetime
-from typing import Any, Final, NewType
+from typing import Any, Final, NewType, TypeVar
 
 import msgspec
 import strawberry
@@ -10,6 +11,7 @@ from strawberry.types.scalar import ScalarDefinition
 
 from publishers.lossless import flaw_of
 from publishers.model.change import Action, Area, Change, Operation
+from publishers.model.fields import FIELDS, Field, FieldKind, FieldPlace, compiled
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import Images, Integers
 
@@ -26,15 +28,13 @@ __all__ = [
     "SchemaVersions",
     "Value",
     "argument",
+    "declares",
     "described",
     "stamp",
 ]
 
 _LONG_MAX: Final = 2**63 - 1
-_AS_IT_IS: Final = (
-    *("version", "index", "count", "area", "operation", "entity_type", "key", "schema_version"),
-    *("entry_version", "origin", "linked", "field", "action", "error"),
-)
+_T = TypeVar("_T")
 
 Long = NewType("Long", int)
 Cursor = NewType("Cursor", str)
@@ -106,51 +106,57 @@ strawberry.enum(
 )
 
 
+# The type of the values of each kind in the schema; of a word it is its enumeration.
+TYPES: Final[Mapping[FieldKind, Any]] = {
+    FieldKind.NUMBER: Long,
+    FieldKind.COUNT: int,
+    FieldKind.TEXT: str,
+    FieldKind.KEY: str,
+    FieldKind.PATH: str,
+    FieldKind.MOMENT: DateTime,
+    FieldKind.JSON: JSON,
+    FieldKind.NAMES: list[str],
+}
+
+
+def declares(
+    fields: Iterable[Field], order: Sequence[str], default: Any = MISSING
+) -> Callable[[type[_T]], type[_T]]:
+    """Gives a class of the schema those fields that it does not declare itself, in an order of all."""
+
+    def declare(kind: type[_T]) -> type[_T]:
+        types = dict(kind.__annotations__)
+        for field in fields:
+            if field.name not in types:
+                plain = TYPES.get(field.kind, field.type)
+                types[field.name] = plain | None if field.optional else plain
+                says = field.says
+                if field.kind is FieldKind.JSON and field.images:
+                    says = f"{says.removesuffix('.')}; read only if selected."
+                setattr(kind, field.name, described(says, default=default))
+        kind.__annotations__ = {name: types[name] for name in sorted(types, key=order.index)}
+        return kind
+
+    return declare
+
+
+_ORDER: Final = [field.name for field in FIELDS if field.name != "lacking"]
+_ORDER.insert(_ORDER.index("timestamp"), "cursor")
+_ORDER.insert(_ORDER.index("expires_at"), "lacking")
+
+
 @strawberry.type(name="Change", description="One event of a change log.")
+@declares(FIELDS, _ORDER)
 class ChangeEvent:
     """A change in the schema; JSON stays the stored text."""
 
-    version: Long = described("Version of the transaction.")
-    index: int = described("Place in the transaction; 0 is the leading TRANSACTION event.")
-    count: int = described("Changes of the whole transaction, the TRANSACTION event included.")
     cursor: Cursor = described("The place after this change.")
-    timestamp: DateTime = described("When the transaction was committed.")
-    area: Area = described("What part of the system it concerns.")
-    operation: Operation = described("What happened.")
-    entity_type: str | None = described("Kind of the entity.")
-    key: str | None = described("Key of the entity.")
-    body: JSON | None = described("The entity after the change; read only if selected.")
-    before: JSON | None = described("The entity before the change; read only if selected.")
-    changed: list[str] | None = described("Names of the fields that changed.")
-    schema_version: Long | None = described("Version of the schema in force.")
-    entry_version: Long | None = described("Version of the entity, for conflict resolution.")
-    origin: str | None = described("Where the change was first made.")
-    meta: JSON | None = described("The `meta` of the transaction (index 0) or of the change.")
-    lacking: list[str] = described("The parts that the requested images need and the log lacks.")
-    expires_at: DateTime | None = described("When the entity expires, or expired.")
-    linked: str | None = described("Of the two halves of a key change, the key of the other.")
-    field: str | None = described(
-        "Path of the one field that a field-level change concerns; null for the entity as a whole."
-    )
-    action: Action | None = described("The action of a field-level change on the field.")
-    error: str | None = described(
-        "What of this change cannot be rendered, and why; it is null in the other fields."
-    )
 
     @classmethod
     def of(cls, change: Change, cursor: str) -> "ChangeEvent":
         """Makes the event of a change, with the cursor behind it."""
-        return cls(
-            **{name: getattr(change, name) for name in _AS_IT_IS},
-            cursor=Cursor(cursor),
-            timestamp=DateTime(stamp(change.timestamp)),
-            body=_image(change.body_bytes),
-            before=_image(change.before_bytes),
-            changed=None if change.changed is None else list(change.changed),
-            meta=None if change.meta_bytes is None else JSON(change.meta_bytes),
-            expires_at=None if change.expires_at is None else DateTime(stamp(change.expires_at)),
-            lacking=list(change.lacking),
-        )
+        event: ChangeEvent = _event(cls, change, cursor)
+        return event
 
 
 def stamp(moment: datetime) -> str:
@@ -161,6 +167,26 @@ def stamp(moment: datetime) -> str:
 def _image(text: bytes | None) -> JSON | None:
     """Returns an image; None if it is damaged and would spoil the payload, in which case ``error`` reports it."""
     return None if text is None or flaw_of(text) is not None else JSON(text)
+
+
+_CONVERTS: Final[Mapping[FieldKind, Callable[[Any], object]]] = {
+    FieldKind.MOMENT: stamp,
+    FieldKind.JSON: _image,
+    FieldKind.NAMES: list,
+}
+
+
+def _told(field: Field) -> str:
+    # ``error`` also tells of images that are damaged, which no one has read yet.
+    text = f"change.{field.name if field.place is FieldPlace.MADE else field.attribute}"
+    return f"None if {text} is None else {field.kind.name}({text})" if field.kind in _CONVERTS else text
+
+
+_event: Final = compiled(
+    "event(kind, change, cursor)",
+    f"return kind(cursor=cursor, {', '.join(f'{field.name}={_told(field)}' for field in FIELDS)})",
+    **{kind.name: convert for kind, convert in _CONVERTS.items()},
+)
 
 
 @strawberry.type(name="History", description="A page of past changes.")

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from publishers.model.change import Area, Change, Operation
+from publishers.model.fields import ATTACHED, FIELDS, Field, FieldKind, FieldPlace, compiled, extended
 from publishers.views.view import Content
 from transports.codec.events import encode_text
 from transports.sinks.sink import SinkBatch, SinkContext
@@ -59,6 +60,10 @@ def batch_id(batch: SinkBatch, context: SinkContext) -> str:
     return f"{context.change_id(batch.changes[0])}-{batch.next}"
 
 
+@extended(
+    (field.name, Any, None if field.always else UNSET)
+    for field in (*ATTACHED, *(one for one in FIELDS if one.place is FieldPlace.MADE))
+)
 class ChangeObject(msgspec.Struct, frozen=True, gc=False):
     """A change with all its fields, as bodies contain it; fields that are `UNSET` are omitted."""
 
@@ -74,16 +79,36 @@ class ChangeObject(msgspec.Struct, frozen=True, gc=False):
     body: msgspec.Raw | UnsetType | None
     before: msgspec.Raw | UnsetType | None
     changed: Any
-    schema_version: msgspec.Raw | None
-    entry_version: msgspec.Raw | None
-    origin: Any
-    meta: msgspec.Raw | None
-    expires_at: str | UnsetType = UNSET
-    linked: msgspec.Raw | str | UnsetType | None = UNSET
-    field: Any = UNSET
-    action: Any = UNSET
-    error: str | UnsetType = UNSET
-    lacking: Any = UNSET
+
+
+_SENDS: Final[Mapping[FieldKind, Callable[[Any, SinkContext], Any]]] = {
+    FieldKind.NUMBER: lambda number, context: msgspec.Raw(context.view.render_integers(b"%d" % number)),
+    FieldKind.KEY: lambda key, _context: _text(key),
+    FieldKind.WORD: lambda word, _context: word.value,
+    FieldKind.MOMENT: lambda moment, _context: _moment(moment),
+    FieldKind.JSON: lambda text, _context: msgspec.Raw(text),
+}
+
+
+def _sent(field: Field) -> str:
+    """Returns the expression of a member that tells what is attached to a change."""
+    text = f"change.{field.attribute}"
+    lacking = f"{text} is None or {text} == change.version" if field.versioned else f"{text} is None"
+    told = f"{field.kind.name}({text}, context)" if field.kind in _SENDS else text
+    return f"{None if field.always else 'UNSET'} if {lacking} else {told}"
+
+
+_object: Final[Callable[..., ChangeObject]] = compiled(
+    "change_object(name, moment, area, operation, change, context, body, before)",
+    "key, error = change.key, change.error_text",
+    "return ChangeObject(name, change.version, change.index, change.count, moment, area, operation, change.entity_type, "
+    "key if key is None or key.isascii() else KEY(key, context), body, before, change.changed, "
+    + ", ".join(map(_sent, ATTACHED))
+    + ", UNSET if error is None else error, change.lacking or UNSET)",
+    ChangeObject=ChangeObject,
+    UNSET=UNSET,
+    **{kind.name: send for kind, send in _SENDS.items()},
+)
 
 
 def change_object(change: Change, context: SinkContext) -> ChangeObject:
@@ -106,33 +131,10 @@ def change_objects(changes: Iterable[Change], context: SinkContext) -> list[Chan
             stem = name.removesuffix(str(change.index))
         else:
             name = f"{stem}{change.index}"
-        entry = change.entry_version
-        made.append(
-            ChangeObject(
-                name,
-                change.version,
-                change.index,
-                change.count,
-                moment,
-                _AREAS[change.area],
-                _OPERATIONS[change.operation],
-                change.entity_type,
-                _text(change.key),
-                UNSET if header else _json(change.body_bytes),
-                UNSET if header else _json(change.before_bytes),
-                change.changed,
-                _number(change.schema_version, context),
-                None if entry == change.version else _number(entry, context),
-                change.origin,
-                _json(change.meta_bytes),
-                UNSET if change.expires_at is None else _moment(change.expires_at),
-                UNSET if change.linked is None else _text(change.linked),
-                UNSET if change.field is None else change.field,
-                UNSET if change.action is None else change.action.value,
-                UNSET if change.error_text is None else change.error_text,
-                change.lacking or UNSET,
-            )
-        )
+        body = UNSET if header else _json(change.body_bytes)
+        before = UNSET if header else _json(change.before_bytes)
+        area, operation = _AREAS[change.area], _OPERATIONS[change.operation]
+        made.append(_object(name, moment, area, operation, change, context, body, before))
     return made
 
 
@@ -258,10 +260,6 @@ def _json(value: bytes | None) -> msgspec.Raw | None:
 
 def _text(value: str | None) -> msgspec.Raw | str | None:
     return value if value is None or value.isascii() else msgspec.Raw(encode_text(value))
-
-
-def _number(number: int | None, context: SinkContext) -> msgspec.Raw | None:
-    return None if number is None else msgspec.Raw(context.view.render_integers(b"%d" % number))
 
 
 FORMATS: Final = {

@@ -23,7 +23,7 @@ CHANGING: Final = (
     ),
     Fault(
         "F107",
-        "publishers/mutations/copies.py",
+        "publishers/mutations/mutation.py",
         "if change.body_bytes is None and change.operation in _WITH_BODY and not partial:",
         "if change.body_bytes is None and partial:",
         "a copy of a change without its body empties the entity",
@@ -114,16 +114,16 @@ CHANGING: Final = (
     ),
     Fault(
         "F18",
-        "publishers/mutations/copies.py",
+        "publishers/mutations/mutation.py",
         "origin if change.origin is None else change.origin",
         "origin",
         "a copy forgets where a change was first made",
     ),
     Fault(
         "F17",
-        "publishers/mutations/copies.py",
-        "            change.entry_version,\n            origin",
-        "            None,\n            origin",
+        "publishers/mutations/mutation.py",
+        "implied=True",
+        "implied=False",
         "a copy has the version of its own log",
     ),
     Fault(

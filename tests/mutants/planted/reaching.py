@@ -17,8 +17,8 @@ REACHING: Final = (
     Fault(
         "F24",
         "transports/graphql/projection.py",
-        """return _NULL if value is None else b'"%d"' % value""",
-        """return _NULL if value is None else b"%d" % value""",
+        """FieldKind.NUMBER: lambda number: b'"%d"' % number""",
+        """FieldKind.NUMBER: lambda number: b"%d" % number""",
         "GraphQL tells a version beyond 2^53 as a number that JavaScript rounds",
     ),
     Fault(

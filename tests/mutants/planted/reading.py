@@ -297,22 +297,22 @@ READING: Final = (
     Fault(
         "F20",
         "publishers/blocks/decode.py",
-        "return msgspec.structs.replace(found, expires_at=found.expires_at.astimezone(UTC))",
-        "return msgspec.structs.replace(found, expires_at=found.expires_at.replace(tzinfo=UTC))",
+        "moment.astimezone(UTC))",
+        "moment.replace(tzinfo=UTC))",
         "an expiry time of another zone is hours off",
     ),
     Fault(
         "F18",
         "publishers/blocks/decode.py",
-        '        "origin": attached.origin,\n',
-        '        "origin": attached.origin and attached.origin.lower(),\n',
+        "= _attributes(attached)\n",
+        '= _attributes(attached)\n    found["origin"] = attached.origin and attached.origin.lower()\n',
         "an origin is told in small letters",
     ),
     Fault(
         "F23",
         "publishers/blocks/decode.py",
-        '"linked": None if linked is None else linked.decode("utf-8", "surrogateescape")',
-        '"linked": None if linked is None else linked.decode("utf-8", "replace")',
+        'lambda key: key.decode("utf-8", "surrogateescape")',
+        'lambda key: key.decode("utf-8", "replace")',
         "a key that is not UTF-8 is linked to one that does not exist",
     ),
     Fault(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_cdc.errors import InvalidChange
-from publishers import Mutation, remove, upsert
-from publishers.mutations.mutation import REMOVE, UPSERT, columns_of, encode_json
+from publishers import Mutation, rekey, remove, truncate, upsert
+from publishers.mutations.mutation import REMOVE, UPSERT, columns_of, encode_json, expire
 
 json = st.recursive(
     st.none()
@@ -177,3 +177,21 @@ def test_a_number_that_json_does_not_have_is_refused_and_never_becomes_null(body
 
 def test_null_stays_null():
     assert upsert("order", "1", {"a": None, "b": [1.5, None]}).body == b'{"a":null,"b":[1.5,null]}'
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda said: upsert("order", "1", {}, **said), "upsert"),
+        (lambda given: remove("order", "1", **given), "remove"),
+        (lambda given: expire("order", "1", **given), "expire"),
+        (lambda given: truncate("order", **given), "truncate"),
+        (lambda given: rekey("order", "1", "2", {}, **given), "rekey"),
+    ],
+)
+def test_what_is_no_field_for_writers_is_refused_as_any_unknown_argument(make, name):
+    """Also a field of a change that only the product itself writes."""
+    for wrong in ("colour", "linked"):
+        with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument '{wrong}'$"):
+            make({"origin": "rome", wrong: "x"})
+    assert make({"origin": None, "entry_version": None}).meta == make({}).meta

@@ -1,6 +1,7 @@
 """F152: the log of a server, read by planners and tasks that share nothing with it, tried in this process."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -16,7 +17,7 @@ import transports
 from penstock_cdc.errors import InvalidOption
 from penstock_cdc.fields import set_field
 from penstock_cdc.mutations import schema
-from publishers import ChangeLog, Position, remove, truncate, upsert
+from publishers import ChangeLog, Position, rekey, remove, truncate, upsert
 from publishers.spark import source_server
 from publishers.spark.source import ChangeSource
 from tests.publishers.spark.source_rows import joined, tasks
@@ -81,6 +82,28 @@ def test_a_server_gives_what_its_directory_gives(log, path, url, options):
     found = read(url, partitions=3, **options)
     assert found
     assert parsed(found) == parsed(read(path, **options))
+
+
+def test_what_is_attached_has_the_form_in_which_the_log_stores_it(log, path, url):
+    """F152: keys in base64, as they need not be UTF-8, and meta with the digits that were written."""
+    log.commit(
+        [
+            rekey(
+                "order",
+                "1",
+                b"\xff",
+                {"n": 1},
+                expires_at=datetime(2026, 3, 1, tzinfo=UTC),
+                meta={"small": 1e-7, "large": 10**30},
+                origin="rome",
+                entry_version=7,
+            ),
+            upsert("order", "2", {"n": 1}, changes=[set_field("n", 1)]),
+        ]
+    )
+    here, there = read(path, columns="attached"), read(url, columns="attached")
+    assert [row["attached"] for row in there[1:]] == [row["attached"] for row in here[1:]]
+    assert json.loads(there[1]["attached"])["linked"] == "/w=="
 
 
 def test_tokens_are_those_of_the_log_over_its_epochs(path):
