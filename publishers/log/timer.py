@@ -130,9 +130,8 @@ class LogTimer:
 
     def _begin(self) -> None:
         self._requests: deque[tuple[float, Job]] = deque()
-        self._due: list[
-            tuple[float, int, Job]
-        ] = []  # of one job several; all but the one of its present time are void
+        # A job may have several here; all but the one of its present time are void.
+        self._due: list[tuple[float, int, Job]] = []
         self._ready: list[tuple[int, float, int, Job]] = []
         self._numbers = count()
         self._alarm = PollingListener()
@@ -182,14 +181,10 @@ class LogTimer:
         return self._threads
 
     def _start(self) -> None:
+        """Starts a thread; it counts from then on, and waits for ``_counting`` before it counts anything itself."""
+        BackgroundThread(target=self._serve, name=f"penstock-house-{self._threads + 1}", daemon=True).start()
         self._threads += 1
         self._free += 1
-        try:
-            BackgroundThread(target=self._serve, name=f"penstock-house-{self._threads}", daemon=True).start()
-        except LogExhausted:
-            self._threads -= 1
-            self._free -= 1
-            raise
 
     def _reinforce(self) -> None:
         """Starts a thread that leads while all others run jobs; under ``_counting``."""

@@ -141,29 +141,34 @@ def test_syncs_come_first(timer):
         one.close()
 
 
-@pytest.mark.parametrize("present", [0, 1])
-def test_without_a_thread_a_first_job_is_refused_and_a_later_one_shares(timer, monkeypatch, present):
-    done = []
-    jobs = [timer.add(lambda: None, 60.0) for _ in range(present)]
+class Crowded(LogTimer):
+    """A timer on a machine that has only some threads for it."""
 
-    class Refused:
-        def __init__(self, **named):
-            pass
+    def __init__(self, left):
+        self.left = left
+        super().__init__()
 
-        def start(self):
+    def _start(self):
+        if not self.left:
             raise LogExhausted("threads")
+        self.left -= 1
+        super()._start()
 
-    monkeypatch.setattr("publishers.log.timer.BackgroundThread", Refused)
+
+@pytest.mark.parametrize("present", [0, 1])
+def test_without_a_thread_a_first_job_is_refused_and_a_later_one_shares(present):
+    timer, done = Crowded(present), []
     if not present:
         with pytest.raises(LogExhausted):
             timer.add(lambda: None, 60.0)
         assert timer.threads == 0
         return
-    jobs += [timer.add(lambda: done.append(1), 60.0) for _ in range(3)]
-    wait_until(lambda: len(done) == 3)
+    jobs = [timer.add(lambda: done.append(1), 60.0) for _ in range(4)]
+    wait_until(lambda: len(done) == 4)
     assert timer.threads == 1
     for one in jobs:
         one.close()
+    wait_until(lambda: timer.threads == 0)
 
 
 def test_a_timer_begins_anew_in_a_child_of_fork(timer):
