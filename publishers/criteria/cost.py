@@ -47,6 +47,7 @@ _CHEAPER: Final = {
     "where": "an equality that tells the criterion from others, and fewer values",
 }
 _FIELDS: Final = tuple(filter(None, _CHEAPER))
+_LEADING: Final = ("keys", "key_globs", "key_patterns", "changed")
 _CONDITIONS: Final = ("annotations", "where")
 
 
@@ -103,7 +104,8 @@ def weigh_json(criteria: object, enough: int) -> Cost:
 def _weigh(criterion: Criterion, parts: dict[str, int]) -> None:
     parts[""] += _CRITERION
     for name in ("entity_types", "keys", "changed"):
-        parts[name] += _texts(getattr(criterion, name))
+        if texts := getattr(criterion, name):
+            parts[name] += _texts(texts)
     for glob in criterion.key_globs:
         parts["key_globs"] += _PART * (1 + glob.count("*")) + (0 if glob_gram(glob) else _SCAN)
     for text in criterion.key_patterns:
@@ -113,9 +115,9 @@ def _weigh(criterion: Criterion, parts: dict[str, int]) -> None:
     for name in _CONDITIONS:
         parts[name] += sum(map(_condition, getattr(criterion, name)))
     parts[""] += _ASKED * len(criterion.also)
-    leading = next(
-        (name for name in ("keys", "key_globs", "key_patterns", "changed") if getattr(criterion, name)), ""
-    )
+    leading = ""
+    if criterion.keyed or criterion.changed:
+        leading = next(name for name in _LEADING if getattr(criterion, name))
     places = len(getattr(criterion, leading)) if leading else max(map(_values, criterion.where), default=1)
     spread = places * max(1, len(criterion.entity_types))
     # Above its bound the index enters a criterion for any entity type, and tests the entity type afterwards.
@@ -153,5 +155,5 @@ def _size(condition: object) -> int:
 
 
 def _cost(parts: dict[str, int]) -> Cost:
-    dearest = max(parts, key=lambda name: parts[name])
+    dearest = max(parts, key=parts.__getitem__)
     return Cost(sum(parts.values()), dearest)

@@ -8,6 +8,7 @@ subscribers share one publisher.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from flow.bridges.iterators import IterablePublisher
@@ -39,6 +40,8 @@ CONDITIONS_MAX: Final = 64
 """Most conditions of each kind in one criterion."""
 _COMPARED_MAX: Final = 64
 _PLAIN: Final = (tuple, list, set, frozenset)
+_NOTHING: Final[frozenset[Any]] = frozenset()
+_Given = tuple[tuple[str, Any, Callable[[str, Any], frozenset[Any]]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,22 +104,27 @@ class Criterion:
         also: "Collection[Criterion]" = (),
     ) -> None:
         put = object.__setattr__
-        put(self, "areas", _members("areas", areas, Area))
-        put(self, "entity_types", _texts("entity_types", entity_types))
-        put(self, "keys", _texts("keys", keys))
-        put(self, "key_globs", _texts("key_globs", key_globs))
-        put(self, "key_patterns", _texts("key_patterns", key_patterns))
-        put(self, "operations", _members("operations", operations, Operation))
-        put(self, "changed", _texts("changed", (changed,) if isinstance(changed, str) else changed))
-        put(self, "where", _conditions("where", where))
-        put(self, "transitions", _members("transitions", transitions, Transition))
-        put(self, "annotations", _conditions("annotations", annotations))
-        put(self, "also", _collected("also", also))
+        given: _Given = (
+            ("areas", areas, _areas),
+            ("entity_types", entity_types, _texts),
+            ("keys", keys, _texts),
+            ("key_globs", key_globs, _texts),
+            ("key_patterns", key_patterns, _texts),
+            ("operations", operations, _operations),
+            ("changed", (changed,) if isinstance(changed, str) else changed, _texts),
+            ("where", where, _conditions),
+            ("transitions", transitions, _transitions),
+            ("annotations", annotations, _conditions),
+            ("also", also, _collected),
+        )
+        for name, values, read in given:
+            put(self, name, _NOTHING if values == () else read(name, values))
         self._check_patterns()
         self._check_fit()
         self._check_conditions()
-        if not all(isinstance(one, Criterion) for one in self.also):
-            raise InvalidCriteria("also", also, "a set of Criterion")
+        for one in self.also:
+            if not isinstance(one, Criterion):
+                raise InvalidCriteria("also", also, "a set of Criterion")
         if self.also and not self.asks:
             raise InvalidCriteria(
                 "also", also, "left out where a criterion asks for no keys, changed fields or values"
@@ -138,7 +146,7 @@ class Criterion:
                 raise InvalidCriteria("key_patterns", pattern, str(error)) from None
 
     def _check_fit(self) -> None:
-        sited = next((name for name in _SITED if getattr(self, name)), None)
+        sited = next((name for name in _SITED if getattr(self, name)), None) if self.sited else None
         if sited and self.areas == {Area.INFRASTRUCTURE}:
             raise InvalidCriteria(
                 sited, self._sorted_values(sited), "left out, because INFRASTRUCTURE has none"
@@ -152,13 +160,16 @@ class Criterion:
                 raise InvalidCriteria(
                     sited, self._sorted_values(sited), "left out, because TRANSACTION events have none"
                 )
-        pointed = next((name for name in _SITED[1:] if getattr(self, name)), None)
-        if pointed and self.operations == {Operation.TRUNCATE}:
+        truncates = self.operations == {Operation.TRUNCATE}
+        pointed = next((name for name in _SITED[1:] if getattr(self, name)), None) if truncates else None
+        if pointed:
             raise InvalidCriteria(
                 pointed, self._sorted_values(pointed), "left out, because TRUNCATE has none"
             )
+        if not self.areas or not self.operations:
+            return
         fitting = frozenset[Operation]().union(*(FITTING[area] for area in self.areas))
-        if self.areas and not self.operations <= fitting:
+        if not self.operations <= fitting:
             right = ", ".join(sorted(operation.name for operation in fitting))
             areas = ", ".join(self._sorted_values("areas"))
             raise InvalidCriteria(
@@ -190,7 +201,9 @@ class Criterion:
     @property
     def unconditional(self) -> bool:
         """Whether every change fulfils this criterion."""
-        return not any(getattr(self, name) for name in _FIELDS)
+        return not (
+            self.areas or self.operations or self.sited or self.annotations or self.also
+        )  # in one expression, as each subscription asks
 
     @property
     def keyed(self) -> bool:
@@ -205,7 +218,7 @@ class Criterion:
     @property
     def sited(self) -> bool:
         """Whether TRANSACTION events cannot fulfil this criterion, because it tests fields that they lack."""
-        return any(getattr(self, name) for name in _SITED)
+        return bool(self.entity_types or self.keyed or self.changed or self.where or self.transitions)
 
     def implies(self, other: "Criterion") -> bool:
         """Whether every change that fulfils this criterion certainly fulfils the other one."""
@@ -245,10 +258,10 @@ class Criterion:
                 raise InvalidCriteria(str(name), values, "one of " + ", ".join(_TRAVELLING))
             if not isinstance(values, list) and not (name == "changed" and isinstance(values, str)):
                 raise InvalidCriteria(name, values, "a list")
-        conditions = {
-            name: _each(name, value.get(name, ()), Where.from_json) for name in ("where", "annotations")
-        }
-        return cls(**{**found, **conditions})
+        for name in ("where", "annotations"):
+            if name in found:
+                found[name] = _each(name, found[name], Where.from_json)
+        return cls(**found)
 
 
 _FIELDS: Final = tuple(one.name for one in fields(Criterion))
@@ -262,12 +275,10 @@ class Criteria:
     criterions: frozenset[Criterion]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.criterions, frozenset) or not all(
-            isinstance(one, Criterion) for one in self.criterions
-        ):
-            raise InvalidCriteria(
-                "criteria", self.criterions, "a frozenset of Criterion; Criteria.of() makes it"
-            )
+        found: object = self.criterions
+        for one in found if isinstance(found, frozenset) else (None,):
+            if not isinstance(one, Criterion):
+                raise InvalidCriteria("criteria", found, "a frozenset of Criterion; Criteria.of() makes it")
 
     @classmethod
     def of(cls, *wishes: "Criterion | Criteria | Iterable[Criterion] | None") -> Self:
@@ -299,9 +310,11 @@ class Criteria:
                 raise InvalidCriteria("criteria", wish, "a Criterion, several, or None for everything")
         if len(found) > _VALUES_MAX:
             raise InvalidCriteria("criteria", f"{len(found)} criterions", f"at most {_VALUES_MAX}")
-        if not found or any(criterion.unconditional for criterion in found):
-            found = {_EVERYTHING}
-        return cls(frozenset(_widest(found)))
+        for criterion in found:
+            if criterion.unconditional:
+                found = {_EVERYTHING}
+                break
+        return cls(frozenset(_widest(found or {_EVERYTHING})))
 
     @classmethod
     def from_json(cls, wishes: object) -> Self:
@@ -408,6 +421,11 @@ def _conditions(name: str, values: Where | str | Collection[Where | str]) -> fro
 
 def _members(name: str, values: Collection[_Name | str], kind: type[_Name]) -> frozenset[_Name]:
     return frozenset(member(name, value, kind) for value in _collected(name, values))
+
+
+_areas: Final = partial(_members, kind=Area)
+_operations: Final = partial(_members, kind=Operation)
+_transitions: Final = partial(_members, kind=Transition)
 
 
 _EVERYTHING: Final = Criterion()

@@ -36,7 +36,8 @@ class Lineage:
 
     def token(self, position: Position) -> PositionToken:
         """Returns a position with the epoch that wrote, or will write, the change before it."""
-        epoch = self._wrote(_before(position))
+        version, newest = _before(position), self._files.epochs[-1]
+        epoch = newest if version >= newest.first_version else self._wrote(version)
         return PositionToken(self._files.log_id, epoch.epoch, position, epoch.random)
 
     def change_id(self, position: Position) -> str:

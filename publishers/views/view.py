@@ -89,8 +89,6 @@ class Lens(msgspec.Struct, frozen=True):
 
 
 def _member(parameter: str, value: object, kind: type[_Member]) -> _Member:
-    if type(value) is kind:
-        return value
     try:
         return kind(value)
     except ValueError:
@@ -125,16 +123,22 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
 
     def __post_init__(self) -> None:
         # Compared by identity from here on: a value that is no member of its enum would count as the widest one.
-        msgspec.structs.force_setattr(self, "content", _member("content", self.content, Content))
-        msgspec.structs.force_setattr(self, "images", _member("images", self.images, Images))
-        msgspec.structs.force_setattr(self, "integers", _member("integers", self.integers, Integers))
+        for name, value, kind in (
+            ("content", self.content, Content),
+            ("images", self.images, Images),
+            ("integers", self.integers, Integers),
+        ):
+            if type(value) is not kind:
+                msgspec.structs.force_setattr(self, name, _member(name, value, kind))
         if self.content is Content.HEADER and self.images is not Images.KEYS_ONLY:
             # There are no images, so all modes except KEYS_ONLY show the same.
             msgspec.structs.force_setattr(self, "images", Images.WRITTEN)
-        if not isinstance(self.lenses, tuple) or not all(isinstance(lens, Lens) for lens in self.lenses):
-            raise InvalidOption(
-                "lenses", self.lenses, "a tuple of Lens; View.of() makes it of fields and mask"
-            )
+        lenses: object = self.lenses
+        for lens in lenses if isinstance(lenses, tuple) else (None,):
+            if not isinstance(lens, Lens):
+                raise InvalidOption(
+                    "lenses", lenses, "a tuple of Lens; View.of() makes it of fields and mask"
+                )
 
     @classmethod
     def of(
@@ -163,7 +167,7 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
         if mask is not None and not isinstance(mask, Mask):
             mask = Mask.of(mask) if mask != {} else None
         lenses = () if fields is None and mask is None else (Lens(fields, mask),)
-        return cls(content, images, lenses, _member("integers", integers, Integers))
+        return cls(content, images, lenses, integers)  # type: ignore[arg-type]  # it makes a member of a text
 
     @property
     def plain(self) -> bool:

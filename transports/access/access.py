@@ -149,6 +149,8 @@ class Access:
     def expired(self, principal: Principal) -> bool:
         """Whether a principal has expired: by the monotonic clock if it was authenticated here, whatever the wall clock does since."""
         until = principal.until
+        if until is None and principal.expires is None:
+            return False
         return principal.expired(self._now()) if until is None else self._clock.monotonic() >= until
 
     @property

@@ -327,6 +327,8 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
         snapshot: When rows are delivered.
         raw_criteria: The criteria as raw objects while they are not parsed.
         slot: The slot to open, which has the criteria; None without one.
+        place: The start: a cursor or ``start``.
+        stated: Whether the rows of the current state come first.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
         empty: Whether the list of criteria was empty; on the system log an empty list selects nothing.
     """
@@ -349,16 +351,8 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
     snapshot: SnapshotMode | None = None
     raw_criteria: object = None
     slot: SlotRequest | None = None
-
-    @property
-    def place(self) -> Start | Position | datetime | UUID | str:
-        """The start: a cursor or ``start``."""
-        return self.start if self.since is None else self.since
-
-    @property
-    def stated(self) -> bool:
-        """Whether the rows of the current state come first."""
-        return asks_for_state(self.place)
+    place: Start | Position | datetime | UUID | str = Start.LATEST
+    stated: bool = False
 
     @property
     def takes_rows(self) -> bool:
@@ -399,6 +393,8 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
         check_weight(cost, limits)
         heavy = cost.weight > limits.inline_weight
         start, jump = start_of(asked.start), asked.on_gap == "jump"
+        place = start if asked.since is None else asked.since
+        stated = asks_for_state(place)
         heartbeat = limits.heartbeat if asked.heartbeat_ms is None else asked.heartbeat_ms / 1000
         return cls(
             log=asked.log,
@@ -423,9 +419,9 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
             fail_on_lag=asked.on_lag == "fail",
             jump=jump,
             whole=asked.whole,
-            snapshot=checked_snapshot(
-                asked.snapshot, start if asked.since is None else asked.since, jump=jump
-            ),
+            place=place,
+            stated=stated,
+            snapshot=checked_snapshot(asked.snapshot, stated=stated, jump=jump),
             heartbeat=heartbeat,
         )
 

@@ -160,13 +160,13 @@ def asks_for_state(since: Since) -> bool:
     return since == "state" or SnapshotCursor.is_text(since)
 
 
-def checked_snapshot(mode: SnapshotMode | None, since: Since, *, jump: bool) -> SnapshotMode | None:
+def checked_snapshot(mode: SnapshotMode | None, *, stated: bool, jump: bool) -> SnapshotMode | None:
     """Checks the ``snapshot`` mode of a subscription.
 
     Raises:
         InvalidRequest: If the mode does not fit the start position, or conflicts with ``onGap: jump``.
     """
-    if mode == ("never" if asks_for_state(since) else "initial_only"):
+    if mode == ("never" if stated else "initial_only"):
         raise InvalidRequest(
             "snapshot", mode, "initial, initial_only or on_gap with the state; else never, initial or on_gap"
         )

@@ -278,7 +278,7 @@ def _on_change(
         pruned = jump or snapshot is RowsMode.ON_GAP
         place = _live_place(found, since, start, grant, rows=snapshot is not None, pruned=pruned)
         mode = None if snapshot is None else cast("SnapshotMode", snapshot.name.lower())
-        checked_snapshot(mode, place, jump=jump)
+        checked_snapshot(mode, stated=asks_for_state(place), jump=jump)
         view, found_criteria = info.context.view(grant, found_criteria, images, fields, mask, integers)
         source = OperationSource(
             found,

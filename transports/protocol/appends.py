@@ -62,7 +62,7 @@ class AppendWindow:
         self._run = 0
         self._refused = False  # whether an append of this run was refused
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._entries
 
     def __len__(self) -> int:

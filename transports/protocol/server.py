@@ -287,8 +287,10 @@ class ServerSession(ServerConnection[SubscriptionEntry | OrderEntry | ConsumerEn
         return [DropSpool(transaction)]
 
     def _check_free(self, name: str, *others: Container[str]) -> None:
-        if name in self.window or any(name in other for other in others):
-            raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
+        taken: tuple[Container[str], ...] = (self.window, *others)
+        for other in taken:
+            if name in other:
+                raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
 
     def _end(self, entry: SubscriptionEntry | OrderEntry | ConsumerEntry, problem: Problem) -> list[Effect]:
         return [self._refusal(entry.id, problem), *self._forget(entry)]
