@@ -1,10 +1,10 @@
-"""``penstock group``: groups of consumers that share the changes of a log, and their dead letters."""
+"""``penstock group``: groups of consumers that share the changes of a log, in its directory or at a server, and their dead letters."""
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption
@@ -13,21 +13,23 @@ from publishers.groups.delivery import DeadLetter
 from publishers.groups.errors import NoSuchGroup
 from publishers.groups.inspection import StoredGroup
 from publishers.groups.record import GROUPS_NAME
+from publishers.groups.state import GroupState
 from publishers.log.changelog import ChangeLog
 from publishers.log.dead_log import DeadLetterLog
 from publishers.model.change import time_of
 from publishers.model.position import Position, PositionToken
+from publishers.store.log_entries import SYSTEM
 from transports.cli.arguments import PLACES, ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
-from transports.cli.group_afar import ask_groups, groups_of
-from transports.cli.http import add_token
+from transports.cli.http import add_token, ask, token_of, trust_of
 from transports.cli.output import fields, lag_text, print_json, show, table
-from transports.cli.remote import carry_out
+from transports.cli.remote import ask_remote, carry_out
 from transports.cli.source import existing, followed, url_of
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.groups import letter_json
 from transports.codec.starts import start_json, start_of_text
 from transports.codec.stored import stored_groups_json, stored_groups_of
+from transports.errors import LogNotFound
 from transports.operations.groups import (
     GROUPS,
     CreateGroup,
@@ -39,6 +41,9 @@ from transports.operations.groups import (
 from transports.operations.operation import summary
 
 __all__ = ["add_arguments"]
+
+_T = TypeVar("_T")
+
 
 _DONE: Final = 0
 _HEADS: Final = ("NAME", "FLOOR", "BEHIND", "NOT DONE", "DEAD", "STATE")
@@ -169,7 +174,7 @@ def _list(chosen: argparse.Namespace) -> int:
 def _found(chosen: argparse.Namespace) -> tuple[list[dict[str, Any]], bool]:
     """Returns the groups, and whether these are all."""
     if (url := url_of(chosen.directory)) is not None:
-        return groups_of(chosen, url)
+        return _groups_of(chosen, url)
     with followed(chosen.directory, chosen.log) as log:
         return stored_groups_json(log), True
 
@@ -262,7 +267,7 @@ def _do(do: str, chosen: argparse.Namespace) -> int:
 
 def _inspect(chosen: argparse.Namespace) -> int:
     if (url := url_of(chosen.directory)) is not None:
-        letters = ask_groups(chosen, url, partial(_letters, name=chosen.name))
+        letters = _ask_groups(chosen, url, partial(_letters, name=chosen.name))
     else:
         letters = _stored_letters(chosen)
     for one in _wanted(chosen, letters):
@@ -294,7 +299,7 @@ def _replay(chosen: argparse.Namespace) -> int:
             await groups.discard(chosen.name, [letter["position"]])
 
     if (url := url_of(chosen.directory)) is not None:
-        ask_groups(chosen, url, afar)
+        _ask_groups(chosen, url, afar)
     else:
         with existing(chosen) as log:
             dead = log.groups.open(chosen.name).dead
@@ -308,7 +313,7 @@ def _discard(chosen: argparse.Namespace) -> int:
         return await groups.discard(chosen.name, [one["position"] for one in wanted])
 
     if (url := url_of(chosen.directory)) is not None:
-        count = ask_groups(chosen, url, afar)
+        count = _ask_groups(chosen, url, afar)
     else:
         with existing(chosen) as log:
             dead = log.groups.open(chosen.name).dead
@@ -348,3 +353,77 @@ def _one(log: ChangeLog, name: str) -> StoredGroup:
 def _row(row: dict[str, Any]) -> Sequence[str]:
     behind = lag_text(row["lag"], "versions")
     return row["name"], row["floor"], behind, str(row["notDone"]), str(row["dead"]), row["state"]
+
+
+def _groups_of(chosen: argparse.Namespace, url: str) -> tuple[list[dict[str, Any]], bool]:
+    """Returns the groups that a server lists of a log, and whether these are all.
+
+    Groups of the owner lack what only their journals hold; groups of a server that follows the log are as for a directory.
+
+    Raises:
+        ConnectionError: If the server does not answer with statistics, shows this client no groups, or cannot read the journals.
+        LogNotFound: If it has no log of that name, or if it has several and no name is given.
+    """
+    statistics = ask(url, "/statistics", "statistics", token_of(chosen), trust_of(chosen, url))
+    logs = None if statistics is None else statistics.get("logs")
+    if not isinstance(logs, dict):
+        raise ConnectionError(f"{url} does not answer with statistics of logs")
+    known = [name for name in logs if name != SYSTEM]
+    name = known[0] if chosen.log is None and len(known) == 1 else chosen.log
+    if name not in logs:
+        raise LogNotFound(name, known)
+    try:
+        return _groups_json(url, logs[name])
+    except (LookupError, TypeError, AttributeError):
+        raise ConnectionError(f"{url} answers with statistics of another version") from None
+
+
+def _ask_groups(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGroups], Awaitable[_T]]) -> _T:
+    """Runs a request against the groups of a server, and returns the reply.
+
+    Raises:
+        RemoteError: If the server refuses it, for example because of the grant.
+    """
+    return ask_remote(
+        chosen,
+        url,
+        lambda remote: ask_for(remote.groups if chosen.log is None else remote.groups.of(chosen.log)),
+    )
+
+
+def _groups_json(url: str, log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    if (failure := log.get("storedGroupsFailure") or log.get("failure")) is not None:
+        raise ConnectionError(f"{url} cannot read the groups of the log: {failure}")
+    if "storedGroups" in log:  # the server follows the log
+        return list(log["storedGroups"]), not log["storedGroupsMore"]
+    if "consumerGroups" not in log:
+        raise ConnectionError(
+            f"{url} shows the groups of a log to principals that may operate it; ask with such a token"
+        )
+    groups = log["consumerGroups"]
+    return [_group_json(name, one) for name, one in sorted(groups.items())], len(groups) == log[
+        "consumerGroupCount"
+    ]
+
+
+def _group_json(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
+    forked = group["state"] == GroupState.FORKED.value  # its versions are those of another history
+    waiting = {what: group[what] for what in ("pending", "due", "parked", "dying")}
+    return {
+        "name": name,
+        **{end: f"{group[end]['version']}:{group[end]['index']}" for end in ("floor", "head")},
+        "generation": group["generation"],
+        "state": group["state"],
+        "notDone": sum(waiting.values()),
+        "delivered": group["pending"] + group["due"],
+        "dead": group["dead"],
+        "lost": group["lost"],
+        **waiting,
+        "acked": group["acked"],
+        "redelivered": group["redelivered"],
+        "consumers": group["consumerNames"],
+        "lastError": group["lastError"],
+        "nextSeconds": group["nextSeconds"],
+        "cursor": group["head"]["cursor"],
+        "lag": {unit: None if forked else group["lag"][unit] for unit in ("versions", "seconds")},
+    }

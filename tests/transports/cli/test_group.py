@@ -11,7 +11,7 @@ from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK
 from tests.transports.cli.test_program import one_line
 from transports import Grant, LogAction, serve
-from transports.cli import group_afar, main
+from transports.cli import group, main
 from transports.server import statistics
 
 
@@ -248,7 +248,7 @@ def test_what_a_server_does_not_have_is_said_in_one_line(served, capsys, monkeyp
         ({"logs": 1}, "statistics of logs"),
         ({"logs": {"a": {"consumerGroups": {"g": {}}}}}, "version"),
     ):
-        monkeypatch.setattr(group_afar, "ask", lambda *_, answer=answer: answer)
+        monkeypatch.setattr(group, "ask", lambda *_, answer=answer: answer)
         assert main(["group", "list", served]) == 1
         assert word in one_line(capsys)
 
