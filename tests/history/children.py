@@ -1,19 +1,18 @@
 """The processes of a history: who writes, who tails and serves, and clients that are attached over WebSockets.
 
-Each gets its arguments as JSON, obeys lines on standard input, and says on standard output what the parent waits for.
+Each obeys lines on standard input, and says on standard output what the parent waits for.
 """
 
-import json
+import faulthandler
 import logging
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from publishers import ChangeLog, Criterion
 from publishers.errors import NotALog
+from tests.history.clients import attend
+from tests.history.outsiders import attend as append
 from tests.history.record import Recorder
 from tests.history.reopening import reopen
 from tests.history.subscribers import Company, last_places
@@ -140,16 +139,10 @@ def opened(path: str, options: dict[str, Any]) -> ChangeLog:
     raise last
 
 
-if __name__ == "__main__":
+def begin(what: str, arguments: dict[str, Any]) -> None:
+    """Lives as one of them, in a process of its own."""
+    faulthandler.enable()
     logging.getLogger("penstock.losses").setLevel(logging.ERROR)  # what retention takes is in the histories
-    arguments = json.loads(sys.argv[2])
-    if sys.argv[1] == "attend":
-        from tests.history.clients import attend
-
-        attend(**arguments)
-    elif sys.argv[1] == "outsiders":
-        from tests.history.outsiders import attend as append
-
-        append(**arguments)
-    else:
-        {"write": write, "reopen": reopen, "follow": follow}[sys.argv[1]](**arguments)
+    {"attend": attend, "outsiders": append, "write": write, "reopen": reopen, "follow": follow}[what](
+        **arguments
+    )

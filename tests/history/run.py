@@ -2,14 +2,11 @@
 
 # ruff: noqa: T201 - what a run has done is there to be read
 import contextlib
-import json
 import os
 import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,6 +18,7 @@ from typing import Any
 
 from publishers import ChangeLog, Content, Position
 from tests.harness.ports import free_port
+from tests.harness.prefork import Server, serving
 from tests.history.checker import Report, check
 from tests.history.record import History, Recorder
 from tests.history.resources import Resources
@@ -28,7 +26,7 @@ from tests.history.subscribers import items_of
 
 __all__ = ["Plan", "Run", "play"]
 
-CHILDREN = Path(__file__).with_name("children.py")
+CHILDREN = "tests.history.children"
 _SLOW_DISK = re.compile(rb"(?m)^a sync took \S+ s\n")
 
 
@@ -86,25 +84,19 @@ class Plan:
 class Life:
     """One process, from its start to its end."""
 
-    def __init__(self, what: str, arguments: dict[str, Any], errors: Path) -> None:
+    def __init__(self, server: Server, what: str, arguments: dict[str, Any], errors: Path) -> None:
         self.errors = errors
         self.arguments = arguments
         self.lines: list[list[str]] = []
         self.ended = False
         self._told = threading.Condition()
         with errors.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", str(CHILDREN), what, json.dumps(arguments)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                env={**os.environ, "PYTHONPATH": str(CHILDREN.parents[2])},
-            )
+            self.process = server.start(f"{CHILDREN}:begin", what, arguments, streams={2: file.fileno()})
+        self.process.stderr.close()  # all of it is in the file
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             with self._told:
                 self.lines.append(line.decode().split())
@@ -131,9 +123,8 @@ class Life:
         """Lets go of a process that has ended."""
         self._reader.join()
         for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # what it was told last and did not read
-                    pipe.close()
+            with contextlib.suppress(OSError):  # what it was told last and did not read
+                pipe.close()
 
     def dump(self) -> None:
         """Ends a process that hangs, if it has not ended; its threads say where they are, in its file of errors."""
@@ -142,7 +133,6 @@ class Life:
             self.process.wait()
 
     def tell(self, order: object) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(f"{order}\n".encode())
         self.process.stdin.flush()
 
@@ -157,7 +147,7 @@ class Life:
         """Waits for its end; anything written to standard error is a fault, but for a disk that is slow."""
         try:
             code = self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
+        except AssertionError:
             self.dump()
             raise AssertionError(f"{self.arguments['history']} does not end: {self.why()}") from None
         self.close()
@@ -301,7 +291,7 @@ class Run:
         history = str(self.place / f"{role.name}.{number}.jsonl")
         seed = self.chance.randrange(1 << 40)
         arguments = {**role.arguments(number, last), "history": history, "seed": seed}
-        role.lives.append(Life(role.what, arguments, self.place / f"{role.name}.{number}.err"))
+        role.lives.append(Life(self.server, role.what, arguments, self.place / f"{role.name}.{number}.err"))
 
     def faulty(self) -> None:
         """Kills or stops somebody."""
@@ -391,14 +381,15 @@ class Run:
 
     def play(self) -> Report:
         """Everything; raises if a process fails, the report tells of broken promises."""
-        try:
-            self.live()
-            truth = self.dump(self.settle())
-        finally:
-            for role in self.roles:
-                if role.lives:
-                    role.life.dump()  # of all of them: who hangs may wait for another
-                    role.life.close()
+        with serving(CHILDREN) as self.server:
+            try:
+                self.live()
+                truth = self.dump(self.settle())
+            finally:
+                for role in self.roles:
+                    if role.lives:
+                        role.life.dump()  # of all of them: who hangs may wait for another
+                        role.life.close()
         report = check([*self.histories(), History(truth)])
         report.counts["kills"] = self.kills
         for text in self.resources.judge():
