@@ -116,7 +116,7 @@ class _Counted:
 
 def _carried(log: ChangeLog, sink: Sink) -> int:
     counted = _Counted(sink, CHANGES)
-    options = SinkOptions(criteria=_FLIGHTS, start="earliest", batch_changes=BATCH, linger=0.0)
+    options = SinkOptions(criteria=_FLIGHTS, since="earliest", batch_changes=BATCH, linger=0.0)
     with SinkRunner(log, f"s{next(_numbers)}", sink, options) as runner:
         assert counted.done.wait(120), runner.statistics()
     return CHANGES

@@ -96,7 +96,7 @@ class Stamping:
 
 def follow(path: str, kind: str, expected: int) -> None:
     """A reader in a process of its own."""
-    log = ChangeLog.open(path, read_only=True, filesystem=Hearing(kind), tail_poll=0.001, tail_idle=60.0)
+    log = ChangeLog.open(path, read_only=True, filesystem=Hearing(kind), tail_poll=0.001)
     feed = log.changes(Criterion(entity_types={"flight"}), content=Content.BODY)
     feed.subscribe(Stamping(expected))
     os.write(1, _STAMP.pack(0))

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from publishers.errors import InvalidOption
+from publishers.option_table import check_options
 
 __all__ = [
     "KEEP_HISTORY",
@@ -43,7 +44,6 @@ KEPT: Final = (
     "sync",
     "sync_interval",
     "ack_sync",
-    "ack_every",
     "segment_bytes",
     "segment_age",
     "frame_bytes",
@@ -80,19 +80,15 @@ class LogOptions:
         max_change_bytes: Largest single change.
         max_key_bytes: Longest key of a committed change; stored keys may be longer. Matching a key against patterns takes
             time proportional to its length.
-        max_transaction_bytes: Largest transaction.
-        max_transaction_changes: Most changes of a transaction.
         spool_bytes: Size above which a transaction is spooled to a file before its commit, and read from the log instead
             of being held in rings.
         fill_step: Zeros preallocated behind the end of the log, so that a commit does not change the file's size.
         reserve_bytes: Disk space reserved for small writes that must succeed on a full disk: opening and closing the log, publishing or
             truncating withheld commits, and positions of consumers. At most a sixteenth of ``segment_bytes`` is reserved.
-        group_bytes: Most bytes that one group commit writes.
-        group_transactions: Most transactions in one group commit.
         queue_bytes: Bytes of queued commits above which callers wait.
         expect_bytes: Most bytes of the log to scan for a commit that expects keys to be unchanged; if more was committed
             since its position, the commit is refused.
-        deferred_bytes: Most bytes of withheld transactions to keep in memory; beyond it, subscribers read them from the
+        withheld_bytes: Most bytes of withheld transactions to keep in memory; beyond it, subscribers read them from the
             log once they are published.
         head_sync: Longest time after a commit until HEAD records it.
         compress: Whether payloads from 4 KiB are compressed.
@@ -101,18 +97,10 @@ class LogOptions:
         slot_keep_bytes: Most bytes of the log that one hold may keep from retention, or None; above it the hold is lost.
         slot_keep_age: Longest time for which one hold may keep a closed segment, or None; above it the hold is lost.
         slots: Most slots of the log; each makes opening the log a little slower.
-        slot_journal_bytes: Most bytes of the records of all slots, criteria included. Each of their two journal files grows
-            to four times the size of the records, or to 64 KiB if that is more, before it is rewritten.
         ack_sync: Longest time until an acknowledgement to a slot is durable; after a crash, changes whose acknowledgement
             was not durable are delivered again.
-        ack_every: Number of acknowledgements to slots that triggers a sync before ``ack_sync``.
         held_max_bytes: Bytes of deleted segments that one consumer's hard links may keep on the disk.
         state: Whether the owner keeps the compacted state: the newest body of each entity, in an SQLite file beside the log.
-        state_interval: Shortest time between two updates of the compacted state, unless a caller waits for it.
-        state_share: Share of one thread's time that the compacted state may use to follow commits. It does not apply while a
-            caller waits for the state or reads it, while the state is rebuilt, or while no commits come.
-        state_behind_bytes: Lag of the compacted state, in bytes of the log and roughly, above which ``state_share`` does not
-            apply; at most half of ``slot_keep_bytes``.
         snapshot_bytes: Bytes of pages of rows that snapshots keep in memory for their subscribers; beyond it the pages that were
             used longest ago are given up, and read again when their subscribers can take them.
         snapshot_max_duration: Time in which a subscriber must receive all rows of a snapshot, and longest time for which a
@@ -126,31 +114,18 @@ class LogOptions:
             them, until it evicts one of their chunks.
         replay_bytes: Bytes of verified frames, and what was rendered from them, cached for subscribers that read from the
             WAL; a quarter of it is for what several subscribers with equal criteria read together.
-        replay_slice_bytes: Bytes that the replayer reads for one subscriber in a turn, or one frame if that is larger.
-        replay_threads: Threads that serve subscribers from the WAL.
-        source_threads: Most threads that read pages of snapshot sources at a time; while all of them wait for a source, other
-            subscribers wait for their rows, and for nothing else.
-        detach_weight: Questions that one publisher may ask of each change, such as patterns without a literal part and
-            conditions without an equality; beyond it the publisher is detached: its subscriptions read from the log, after
-            all others.
-        attached_weight: Questions that all attached publishers may ask of each change; a publisher beyond it is detached
-            until there is room.
         match_weight: Questions of all publishers, detached ones included; beyond it, subscribing fails with ``TooCostly``.
-        detached_share: Share of one thread's time for the subscriptions of all detached publishers.
         dispatch_threads: Threads that deliver to subscribers without an executor or an event loop.
-        dispatch_threads_max: Most such threads if subscribers block them; a value below ``dispatch_threads`` counts as that.
         batch_events: Most changes that one poll pulls for a subscriber.
         batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change makes a batch of its own.
-        counted_types: Most entity types whose deliveries are counted one by one; all further types are counted together.
         publish: Whether the log accepts subscribers. Without, subscribing fails with ``PublishingOff`` and commits are
             not matched.
         origin: Name of the place where the changes of this log are first made, such as a cluster. It is written into each
             change without an origin; None for none.
         tail_poll: Poll interval of a read-only opening that receives no notifications of commits.
-        tail_idle: Poll interval of a read-only opening that does.
     """
 
-    # After the type of a number come its bounds; the default is 1 to 2**62.
+    # After the type of a number come its bounds, or those of the length of a text; if it has none, it is a whole number above 0.
     sync: SyncPolicy = "always"
     readers: Readers = "owner"
     sync_interval: Annotated[float, 0.001, 60.0] = 0.05
@@ -159,16 +134,12 @@ class LogOptions:
     frame_bytes: Annotated[int, KIB, 256 * MIB] = MIB
     max_change_bytes: Annotated[int, KIB, 1024 * MIB] = 16 * MIB
     max_key_bytes: Annotated[int, 16, 1024 * MIB] = KIB
-    max_transaction_bytes: Annotated[int, KIB, 4 * 1024 * MIB - 1] = 1024 * MIB
-    max_transaction_changes: Annotated[int, 1, 2**31 - 1] = 2**31 - 1
     spool_bytes: int = 32 * MIB
     fill_step: Annotated[int, 0, 1024 * MIB] = 8 * MIB
     reserve_bytes: Annotated[int, 0, 2**40] = MIB
-    group_bytes: int = 8 * MIB
-    group_transactions: int = 1024
     queue_bytes: int = 64 * MIB
     expect_bytes: Annotated[int, 0, 2**62] = 16 * MIB
-    deferred_bytes: Annotated[int, 0, 2**62] = 32 * MIB
+    withheld_bytes: Annotated[int, 0, 2**62] = 32 * MIB
     head_sync: Annotated[float, 0.0, 3600.0] = 1.0
     compress: bool = False
     retain_bytes: Annotated[int | None, 0, 2**62] = 1024 * MIB
@@ -176,14 +147,9 @@ class LogOptions:
     slot_keep_bytes: Annotated[int | None, 0, 2**62] = 4096 * MIB
     slot_keep_age: Annotated[float | None, 0.0, 2**40] = None
     slots: Annotated[int, 0, 100_000] = 1_000
-    slot_journal_bytes: Annotated[int, KIB, 1024 * MIB] = 16 * MIB
     ack_sync: Annotated[float, 0.001, 3600.0] = 0.2
-    ack_every: int = 1_000
     held_max_bytes: Annotated[int, 0, 2**62] = 4096 * MIB
     state: bool = False
-    state_interval: Annotated[float, 0.0, 3600.0] = 0.05
-    state_share: Annotated[float, 0.001, 1.0] = 0.02
-    state_behind_bytes: Annotated[int, 0, 2**62] = 256 * MIB
     snapshot_bytes: Annotated[int, 0, 2**62] = 64 * MIB
     snapshot_max_duration: Annotated[float, 0.0, 2**40] = 86400.0
     producers: int = 10_000
@@ -191,22 +157,13 @@ class LogOptions:
     ring_events: int = 131_072
     ring_bytes: int = 32 * MIB
     replay_bytes: int = 64 * MIB
-    replay_slice_bytes: int = 64 * KIB
-    replay_threads: Annotated[int, 1, 64] = 2
-    source_threads: Annotated[int, 1, 64] = 4
-    detach_weight: Annotated[int, 0, 2**31] = 128
-    attached_weight: Annotated[int, 0, 2**31] = 2_048
     match_weight: Annotated[int, 0, 2**31] = 65_536
-    detached_share: Annotated[float, 0.001, 1.0] = 0.1
     dispatch_threads: Annotated[int, 1, 256] = 4
-    dispatch_threads_max: Annotated[int, 1, 1024] = 64
     batch_events: int = 1024
     batch_bytes: int = 256 * KIB
-    counted_types: Annotated[int, 0, 1_000_000] = 1_000
     publish: bool = True
-    origin: str | None = None
+    origin: Annotated[str | None, 1, 256] = None
     tail_poll: Annotated[float, 0.0005, 60.0] = 0.02
-    tail_idle: Annotated[float, 0.0005, 3600.0] = 1.0
 
     @classmethod
     def chosen(cls, options: "LogOptions | None", overrides: Mapping[str, Any]) -> "LogOptions":
@@ -223,25 +180,7 @@ class LogOptions:
         return replace(options or cls(), **overrides)
 
     def __post_init__(self) -> None:
-        if self.sync not in ("always", "interval", "os"):
-            raise InvalidOption("sync", self.sync, "'always', 'interval' or 'os'")
-        if self.readers not in ("owner", "group", "all"):
-            raise InvalidOption("readers", self.readers, "'owner', 'group' or 'all'")
-        check_switches(**{name: getattr(self, name) for name in sorted(_SWITCHES)})
-        if self.origin is not None and not _is_text(self.origin):
-            raise InvalidOption("origin", self.origin, "a text of 1 to 256 characters, or None")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in _SWITCHES | {"sync", "readers", "origin"}:
-                continue
-            low, high = getattr(field.type, "__metadata__", (1, 2**62))
-            if value is None and "None" in str(field.type):
-                continue
-            whole = "float" not in str(field.type)
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise InvalidOption(field.name, value, "a whole number" if whole else "a number")
-            if not low <= value <= high:
-                raise InvalidOption(field.name, value, f"between {low} and {high}")
+        check_options(self)
 
 
 def check_label(parameter: str, value: object) -> None:
@@ -324,14 +263,3 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(name, names, 1)
     return f"left out, or named {near[0]}" if near else "one of " + ", ".join(names)
-
-
-def _is_text(value: object) -> bool:
-    return (
-        isinstance(value, str)
-        and 0 < len(value) <= 256
-        and value.encode("utf-8", "replace").decode() == value
-    )
-
-
-_SWITCHES: Final = frozenset({"compress", "publish", "state"})

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.harness import covering, sharing, tiers
 from tests.harness.certifying import pytest_pycollect_makeitem
 from tests.harness.commands import command_server, script, start
+from tests.harness.constants import as_they_are
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
 from tests.harness.memory import on_disk, write_into_memory
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "bounds_are_as_they_are",
     "command_server",
     "debugged",
     "earlier_clients_have_taken_nothing",
@@ -115,6 +117,13 @@ def earlier_objects_are_spared() -> None:
     """Collections of garbage pass over the thousands of tests, and over what earlier modules keep."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def bounds_are_as_they_are() -> Iterator[None]:
+    """What `set_bounds` has set for a test is undone behind it."""
+    yield
+    as_they_are()
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Appending", "Repetitions", "batches", "cursor_behind", "outcome_of", "payer_of"]
 
+PRODUCER_IDLE: Final = 3_600.0
+"""Seconds that a producer counts towards `Limits.producers` after its last append."""
+
 _ROWS: Final = 4096
 _BATCH: Final = 2**20  # bytes
 
@@ -178,9 +181,9 @@ class Appending:
             return None
         limits, producer = self._limits, RemoteProducer(principal.name, request.producer)
         if not producer.drawn and log.produced(producer) is None:
-            since = datetime.now(UTC) - timedelta(seconds=limits.producer_idle)
+            since = datetime.now(UTC) - timedelta(seconds=PRODUCER_IDLE)
             if log.producers_of(principal.name, since) >= limits.producers:
-                raise TooManyProducers(limits.producers, limits.producer_idle)
+                raise TooManyProducers(limits.producers, PRODUCER_IDLE)
         return producer, request.sequence
 
 

@@ -20,7 +20,7 @@ from publishers.commits.expectation import Expectation
 from publishers.commits.handover import Handover
 from publishers.commits.leadership import Leadership
 from publishers.commits.pending import Commit, CommitStage, Pending, answer, blocks_of, sift, to_publish
-from publishers.commits.queue import CommitQueue
+from publishers.commits.queue import GROUP_BYTES, CommitQueue
 from publishers.commits.submission import Arrivals, Submission, Submitted
 from publishers.commits.withheld import Withheld
 from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
@@ -44,7 +44,7 @@ class Committer:
     Args:
         wal: The log's files; the leader holds their write gate.
         publication: The publish gate.
-        options: Bounds of groups and queue, and the sync policy.
+        options: The bound of the queue, and the sync policy.
         name: Prefix of the thread names, which start with the first submission.
 
     Attributes:
@@ -70,7 +70,7 @@ class Committer:
         self._unsynced_bytes = 0
         self._most_unsynced = {"always": -1, "interval": options.queue_bytes, "os": 2**63}[options.sync]
         self._owing = False  # a withheld transaction is not synced yet
-        self.held: Withheld = Withheld(options.deferred_bytes, wal.visible, wal.appended)
+        self.held: Withheld = Withheld(options.withheld_bytes, wal.visible, wal.appended)
 
     def commit(
         self,
@@ -301,7 +301,7 @@ class Committer:
 
     def _alone(self, task: Callable[[], list[Published]], woken: deque[Wakeable] | None = None) -> None:
         # Larger than a whole group, so that the task gets a group of its own.
-        self._run(Pending(None, durable=True, task=task, size=self._options.group_bytes + 1), woken)
+        self._run(Pending(None, durable=True, task=task, size=GROUP_BYTES + 1), woken)
 
     def _run(self, pending: Pending, woken: deque[Wakeable] | None = None) -> None:
         found: deque[Wakeable] = deque() if woken is None else woken

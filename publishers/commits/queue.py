@@ -20,12 +20,18 @@ from typing import Final
 from publishers.commits.leadership import LEADERSHIP, Leadership, LeadershipEvent, LeadershipGuard
 from publishers.commits.pending import CommitStage, Pending
 from publishers.errors import LogClosed, LogFailed
-from publishers.options import LogOptions
+from publishers.options import MIB, LogOptions
 
-__all__ = ["CommitQueue"]
+__all__ = ["GROUP_BYTES", "GROUP_TRANSACTIONS", "CommitQueue"]
 
 _FREE, _APPOINTED, _LEADING, _RETURNING = Leadership
 _WAITING, _TAKEN = CommitStage.WAITING, CommitStage.TAKEN
+GROUP_BYTES: Final = 8 * MIB
+"""Most bytes that one group commit writes: the last caller of a group waits for all of it, and more bytes make a sync no cheaper."""
+
+GROUP_TRANSACTIONS: Final = 1024
+"""Most transactions in one group commit; a sync is then a small part of what each of them costs."""
+
 _PROMPT: Final = 16.0
 """Initial number of threads of a group to wait for, until it is known how many run in time."""
 _AGAIN: Final = 1 / 8
@@ -36,7 +42,7 @@ class CommitQueue:
     """The commits that wait. Thread-safe.
 
     Args:
-        options: Bounds of groups and of the queue.
+        options: The bound of the queue.
         deferring: Whether something is withheld when the log is opened.
         now: Returns the monotonic time in seconds.
 
@@ -119,16 +125,15 @@ class CommitQueue:
         Raises:
             RuntimeError: If the entry was not appointed, or has begun before; nothing has changed.
         """
-        options = self._options
         nbytes = 0
         with self.lock:
             if self.leader is not leader or not self._move(LeadershipEvent.BEGIN):
                 raise RuntimeError(
                     f"{leader!r} must not lead: the leader is {self.leader!r}, and {self.state.value}"
                 )
-            while self._waiting and len(group) < options.group_transactions:
+            while self._waiting and len(group) < GROUP_TRANSACTIONS:
                 first = self._waiting[0]
-                if group and nbytes + first.size > options.group_bytes:
+                if group and nbytes + first.size > GROUP_BYTES:
                     break
                 self._waiting.popleft()
                 first.stage = _TAKEN

@@ -114,8 +114,7 @@ class DispatchPool:
             self._watch_if_needed()
         if full:
             _LOG.warning(
-                "subscribers that block have made the pool grow to its %d threads; name an executor for them, or raise "
-                "dispatch_threads_max",
+                "subscribers that block have made the pool grow to its %d threads; name an executor for them",
                 self._most,
             )
         self._work()

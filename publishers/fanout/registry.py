@@ -13,7 +13,7 @@ from publishers.fanout.bench import RingCursor
 from publishers.fanout.ports import Subscribed
 from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
 from publishers.fanout.watermark import Watermark
-from publishers.fanout.weights import Weights
+from publishers.fanout.weights import DETACH_WEIGHT, Weights
 from publishers.model.position import Position
 from publishers.options import LogOptions
 
@@ -164,7 +164,7 @@ class Registry:
             Each detached publisher with the cursors that this overtook.
         """
         costly = self._index.costly(
-            self._options.detach_weight
+            DETACH_WEIGHT
         )  # no lock: only the holder of the publish gate changes these counts
         with self._lock:
             found = []

@@ -20,11 +20,14 @@ from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
 from publishers.fanout.state import Phase
 from publishers.model.change import Change
 from publishers.model.position import Position
+from publishers.options import KIB
 from publishers.views.view import View
 from publishers.wal import Location
 
-__all__ = ["Remainder", "ResyncReader", "SliceBounds", "read_kept", "read_slice"]
+__all__ = ["REPLAY_SLICE_BYTES", "Remainder", "ResyncReader", "SliceBounds", "read_kept", "read_slice"]
 
+REPLAY_SLICE_BYTES: Final = 64 * KIB
+"""Bytes that the replayer reads for one subscriber in a turn, or one frame if that is larger: so others wait for a turn of it only."""
 
 _AHEAD: Final = 64
 """``Change`` objects that are created at a time."""
@@ -300,9 +303,13 @@ class ResyncReader:
         cursor, service = self._cursor, self._service
         begin, reads = cursor.next, cursor.reads
         events, nbytes = self._bounds
-        weight = service.options.replay_slice_bytes
         bounds = SliceBounds(
-            upto, min(demand, events), nbytes, weight, self._whole, weight if self._company else 0
+            upto,
+            min(demand, events),
+            nbytes,
+            REPLAY_SLICE_BYTES,
+            self._whole,
+            REPLAY_SLICE_BYTES if self._company else 0,
         )
         taken: list[Slice] = []
         try:
@@ -324,7 +331,7 @@ class ResyncReader:
     def _read_ahead(self, upto: int) -> None:
         """Reads the following frames into the cache. A subscription with little demand would else come here for each frame."""
         frames, location = self._service.frames, self._cursor.location
-        left = min(self._service.options.replay_slice_bytes, frames.max_bytes // 4)
+        left = min(REPLAY_SLICE_BYTES, frames.max_bytes // 4)
         with contextlib.suppress(
             PenstockError, OSError
         ):  # the error comes again when that frame is the next one

@@ -29,7 +29,19 @@ if TYPE_CHECKING:
     from flow.clock import Clock
     from publishers.wal import Reader
 
-__all__ = ["Service"]
+__all__ = ["COUNTED_TYPES", "DETACHED_SHARE", "DISPATCH_THREADS_MAX", "REPLAY_THREADS", "Service"]
+
+REPLAY_THREADS: Final = 2
+"""Threads that serve subscribers from the WAL: one reads the disk while the other decodes, and more only share the interpreter's lock."""
+
+DETACHED_SHARE: Final = 0.1
+"""Share of one thread's time for the subscriptions of all detached publishers, whose criteria cost most: what they take, others lack."""
+
+DISPATCH_THREADS_MAX: Final = 64
+"""Most threads that deliver to subscribers without an executor if these block; ``dispatch_threads`` counts if that is more."""
+
+COUNTED_TYPES: Final = 1_000
+"""Most entity types whose deliveries are counted one by one; all further types are counted together, so figures have a bound too."""
 
 _LOG: Final = logging.getLogger("penstock.follower")
 
@@ -68,10 +80,10 @@ class Service:
         shared = options.replay_bytes // 4
         self.frames: FrameCache = FrameCache(reader, options.replay_bytes - shared, self.note_damage)
         self.stretches: Stretches = Stretches(shared)
-        self.replayer: Replayer = Replayer(options.replay_threads, name, options.detached_share)
+        self.replayer: Replayer = Replayer(REPLAY_THREADS, name, DETACHED_SHARE)
         self.waiting: WaitingList = WaitingList(self.watermark)
         self.admission: Gating = Gating(visible, clock, self._gating)
-        self.deliveries: DeliveryCounters = DeliveryCounters(options.counted_types)
+        self.deliveries: DeliveryCounters = DeliveryCounters(COUNTED_TYPES)
         self.pages: HeldPages = HeldPages(options.snapshot_bytes)
         self.guests: set[Wakeable] = set()
         self.closed: bool = False
@@ -118,9 +130,8 @@ class Service:
         with self._lock:
             pool = self._pool
             if pool is None:
-                options = self.options
                 pool = DispatchPool(
-                    options.dispatch_threads, options.dispatch_threads_max, f"{self._name}-dispatch"
+                    self.options.dispatch_threads, DISPATCH_THREADS_MAX, f"{self._name}-dispatch"
                 )
                 if not self.closed:  # else only the subscriptions that it serves refer to it
                     self._pool = pool

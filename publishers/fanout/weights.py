@@ -12,7 +12,14 @@ from publishers.errors import TooCostly
 from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
 from publishers.options import LogOptions
 
-__all__ = ["Weights"]
+__all__ = ["ATTACHED_WEIGHT", "DETACH_WEIGHT", "Weights"]
+
+DETACH_WEIGHT: Final = 128
+"""Questions that one publisher may ask of each change, such as patterns without a literal part and conditions without an equality: a tenth
+of a millisecond. Beyond it the publisher is detached: its subscriptions read from the log, after all others."""
+
+ATTACHED_WEIGHT: Final = 2_048
+"""Questions that all attached publishers may ask of each change, about 2 ms: a publisher beyond it is detached until there is room."""
 
 _PAUSE: Final = 1024  # versions until the first trial
 _LONGEST: Final = 2**20
@@ -92,13 +99,10 @@ class Weights:
         return shared
 
     def _fits(self, weight: int) -> bool:
-        options = self._options
-        return not weight or (
-            weight <= options.detach_weight and self.attached + weight <= options.attached_weight
-        )
+        return not weight or (weight <= DETACH_WEIGHT and self.attached + weight <= ATTACHED_WEIGHT)
 
     def _detach(self, shared: SharedPublisher, due: int) -> None:
         shared.state = PublisherState.DETACHED
         self.detached += 1
-        if shared.weight <= self._options.detach_weight:
+        if shared.weight <= DETACH_WEIGHT:
             self._trials[shared] = due

@@ -22,7 +22,7 @@ from publishers.groups.state import GroupState
 from publishers.journal import Journal
 from publishers.model.position import Position, PositionToken
 from publishers.options import LogOptions
-from publishers.slots.book import advance, wrote
+from publishers.slots.book import ACK_EVERY, advance, wrote
 from publishers.wal import Hold, HoldState
 
 __all__ = ["GroupBook"]
@@ -38,7 +38,7 @@ class GroupBook:
         log: The log.
         journal: The journal of the group.
         record: The record in the journal, or the first one to write.
-        options: The options of the log, of which ``ack_sync`` and ``ack_every`` count.
+        options: The options of the log, of which ``ack_sync`` counts.
 
     Attributes:
         lock: Guards the machine and the other fields.
@@ -178,7 +178,7 @@ class GroupBook:
     # --- writing --------------------------------------------------------------------------------------------------------
 
     def acked(self, count: int, *, durable: bool = False) -> None:
-        """Counts acknowledgements; the caller holds ``lock``. They are written after ``ack_sync`` seconds or ``ack_every`` of them.
+        """Counts acknowledgements; the caller holds ``lock``. They are written after ``ack_sync`` seconds or `ACK_EVERY` of them.
 
         Args:
             count: The number of them.
@@ -188,7 +188,7 @@ class GroupBook:
         if self._since is None:
             self._since = self._log.monotonic()
             self._log.rouse()
-        if not durable and self._acks >= self._options.ack_every:
+        if not durable and self._acks >= ACK_EVERY:
             self._log.poke()
 
     @property
@@ -203,7 +203,7 @@ class GroupBook:
         if since is None or self._writing.locked():  # a later step writes what the writer of now leaves out
             return
         late = self._log.monotonic() - since >= self._options.ack_sync
-        if late or acks >= self._options.ack_every:
+        if late or acks >= ACK_EVERY:
             try:
                 self.flush()
             except (OSError, PenstockError) as error:

@@ -280,7 +280,7 @@ class ConsumerGroups:
         filesystem: The file system of the log.
         path: The directory of the log.
         log_id: The id of the log.
-        options: The options of the log, of which ``slots``, ``ack_sync`` and ``ack_every`` count.
+        options: The options of the log, of which ``slots`` and ``ack_sync`` count.
         insist: See `Journal`.
         open_dead: Opens the log of dead letters in a directory.
     """

@@ -1,11 +1,12 @@
 """The options of a group: every bound has a name, a default and a check."""
 
 from random import Random
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from publishers.errors import InvalidOption
+from publishers.option_table import check_options
 
 __all__ = ["GroupAck", "GroupGap", "GroupOrdering", "GroupSettings"]
 
@@ -18,28 +19,6 @@ GroupAck = Literal["explicit", "all", "transaction", "none"]
 GroupGap = Literal["error", "earliest", "latest"]
 """What happens if retention deleted changes that were not done: the group stops, or continues behind the gap or at the log's end."""
 
-_CHOICES: Final = {
-    "ordering": ("key", "none", "global"),
-    "ack": ("explicit", "all", "transaction", "none"),
-    "on_gap": ("error", "earliest", "latest"),
-}
-_WHOLE: Final = {
-    "max_ack_pending": (1, 1_000_000),
-    "max_consumer_pending": (1, 1_000_000),
-    "max_parked": (1, 1_000_000),
-    "max_deliver": (1, 1_000_000),
-    "max_consumers": (1, 100_000),
-    "batch": (1, 1_000_000),
-    "max_bytes": (1, 2**40),
-    "keep_bytes": (0, 2**62),
-}
-_SECONDS: Final = {
-    "ack_wait": (0.001, 86_400.0 * 365),
-    "max_wait": (0.0, 3_600.0),
-    "consumer_ttl": (0.001, 86_400.0 * 365),
-    "keep_age": (0.0, 2**40),
-}
-_OPTIONAL: Final = frozenset({"max_deliver", "keep_bytes", "keep_age"})
 _MOST_DELAYS: Final = 100
 _JITTER: Final = 0.2
 _LONGEST: Final = 86_400.0 * 365
@@ -74,21 +53,21 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     ordering: GroupOrdering = "key"
     ack: GroupAck = "explicit"
-    ack_wait: float = 30.0
-    max_ack_pending: int = 1_000
-    max_consumer_pending: int = 200
-    max_parked: int = 10_000
-    max_deliver: int | None = None
+    ack_wait: Annotated[float, 0.001, 86_400.0 * 365] = 30.0
+    max_ack_pending: Annotated[int, 1, 1_000_000] = 1_000
+    max_consumer_pending: Annotated[int, 1, 1_000_000] = 200
+    max_parked: Annotated[int, 1, 1_000_000] = 10_000
+    max_deliver: Annotated[int | None, 1, 1_000_000] = None
     backoff: tuple[float, ...] = (1.0, 5.0, 30.0, 120.0, 600.0)
-    batch: int = 100
-    max_bytes: int = 1024 * 1024
-    max_wait: float = 5.0
+    batch: Annotated[int, 1, 1_000_000] = 100
+    max_bytes: Annotated[int, 1, 2**40] = 1024 * 1024
+    max_wait: Annotated[float, 0.0, 3_600.0] = 5.0
     on_gap: GroupGap = "error"
-    consumer_ttl: float = 3_600.0
-    max_consumers: int = 1_000
+    consumer_ttl: Annotated[float, 0.001, 86_400.0 * 365] = 3_600.0
+    max_consumers: Annotated[int, 1, 100_000] = 1_000
     breaker: bool = True
-    keep_bytes: int | None = None
-    keep_age: float | None = None
+    keep_bytes: Annotated[int | None, 0, 2**62] = None
+    keep_age: Annotated[float | None, 0.0, 2**40] = None
 
     @classmethod
     def chosen(cls, options: dict[str, Any]) -> "GroupSettings":
@@ -114,18 +93,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         Raises:
             InvalidOption: If an option is out of its bounds.
         """
-        for name, right in _CHOICES.items():
-            if getattr(self, name) not in right:
-                raise InvalidOption(name, getattr(self, name), " or ".join(map(repr, right)))
-        for bounds, kind in ((_WHOLE, int), (_SECONDS, (int, float))):
-            for name, (low, high) in bounds.items():
-                value = getattr(self, name)
-                if value is None and name in _OPTIONAL:
-                    continue
-                if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-                    raise InvalidOption(name, value, f"a number from {low} to {high}")
-        if not isinstance(self.breaker, bool):
-            raise InvalidOption("breaker", self.breaker, "True or False")
+        check_options(self)
         if not isinstance(self.backoff, tuple) or not 1 <= len(self.backoff) <= _MOST_DELAYS:
             raise InvalidOption("backoff", self.backoff, f"1 to {_MOST_DELAYS} delays in seconds")
         for delay in self.backoff:

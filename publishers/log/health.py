@@ -21,6 +21,7 @@ from publishers.errors import (
     WalCorrupted,
 )
 from publishers.fanout.service import Service
+from publishers.log.tailing import TAIL_IDLE
 from publishers.wal import FileSystem, Follower, LogWriter, Wal, writer_of
 
 __all__ = ["HealthStatus", "LogHealth", "health_of"]
@@ -28,7 +29,7 @@ __all__ = ["HealthStatus", "LogHealth", "health_of"]
 _LATE: Final = (
     1.0  # seconds beyond which a sync is late, whatever its interval: a busy machine is not a fault
 )
-_STALE: Final = 10.0  # seconds, multiplied by ``tail_idle`` if that is above 1 s
+_STALE: Final = 10.0  # seconds, multiplied by `TAIL_IDLE`
 
 
 class HealthStatus(Enum):
@@ -131,7 +132,7 @@ def health_of(
         status, why = HealthStatus.LATE, LogError(f"a sync has been due for {late:.1f} s: the disk hangs")
     elif looked is not None:
         silent = service.clock.monotonic() - looked
-        if silent > _STALE * max(1.0, service.options.tail_idle):
+        if silent > _STALE * max(1.0, TAIL_IDLE):
             status, why = HealthStatus.STALE, LogError(f"it was looked at last {silent:.0f} s ago")
     writer = LogWriter(alive=True, pid=storage.process_id()) if looked is None else writer_of(storage, path)
     return LogHealth(status or _status(why), why, writer, age)

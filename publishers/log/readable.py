@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, TypedDict, Unpack, get_args, overload
+from typing import Any, Final, TypedDict, Unpack, get_args, overload
 from uuid import UUID
 
 from flow.misuse import names_arguments
@@ -38,7 +38,11 @@ from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View
 
-__all__ = ["AnyCriteria", "PublishEvent", "ReadableLog"]
+__all__ = ["SOURCE_THREADS", "AnyCriteria", "PublishEvent", "ReadableLog"]
+
+SOURCE_THREADS: Final = 4
+"""Most threads that read pages of snapshot sources at a time: as many connections to the database of the sources. While all of them wait,
+other subscribers wait for their rows, and for nothing else."""
 
 AnyCriteria = Criteria | Criterion | Iterable[Criterion] | None
 Source = SnapshotSource | Iterable[SnapshotSource] | None
@@ -249,7 +253,7 @@ class ReadableLog(OperatedLog):
 
     @cached_property
     def _source_threads(self) -> SourceThreads:
-        return SourceThreads(self._service.options.source_threads, f"penstock-{self.name}-rows")
+        return SourceThreads(SOURCE_THREADS, f"penstock-{self.name}-rows")
 
     def _pages(self, source: Source, *, asked: bool) -> Callable[[KeyRange], Pages]:
         """Returns the maker of pages of rows; ``asked``: rows are read only on request, so the state may be missing until then."""

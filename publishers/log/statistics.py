@@ -100,9 +100,9 @@ class LogStatistics:
         frames_read: Frames read from the WAL for subscribers, followers and history.
         bytes_read: Bytes of these frames.
         replay_bytes: Bytes of frames cached for lagging subscriptions.
-        dispatch_threads: Threads for subscribers without an executor, at most ``dispatch_threads_max``.
+        dispatch_threads: Threads for subscribers without an executor, at most 64, or ``dispatch_threads`` if that is more.
         replay_waiting: Subscriptions that wait for the replayer.
-        source_waiting: Pages of row sources that wait for one of ``source_threads``.
+        source_waiting: Pages of row sources that wait for one of 4 threads.
         holds: Holds that keep history from retention; empty if this opening does not own the log.
         slots: Its slots, listed and counted; empty if this opening does not own the log.
         consumer_groups: Its consumer groups, likewise.
@@ -111,7 +111,7 @@ class LogStatistics:
         durable: Newest version that a crash cannot lose (``sync="os"``: newest written); never below ``visible``.
         appended: Newest version written; never below ``durable``. For a read-only opening all three are the same.
         withheld: Versions withheld until ``publish`` or ``forget_after``.
-        withheld_bytes: Bytes of them kept in memory, at most ``deferred_bytes``.
+        withheld_bytes: Bytes of them kept in memory, at most ``withheld_bytes``.
         snapshot_bytes: Bytes of rows that snapshots have read and their subscribers have not taken, at most ``snapshot_bytes``.
         reserve_bytes: Reserved room on the disk; while it is below its option, the log accepts no changes.
         queued: Commits in the queue.
@@ -122,7 +122,7 @@ class LogStatistics:
         publisher_count: The number of all shared publishers.
         subscription_count: The number of all subscriptions.
         detached_count: The number of detached publishers.
-        attached_weight: Questions that attached publishers ask of each change, at most the option of that name.
+        attached_weight: Questions that attached publishers ask of each change, at most 2,048.
         match_weight: Questions of all publishers, at most the option of that name.
         lagging: Subscriptions that no ring serves, so that they read from the WAL; paused ones too.
         clock_ahead: Seconds by which the time of the last commit is ahead of the clock. It is above 0 only after the clock was set

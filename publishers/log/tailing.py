@@ -15,7 +15,10 @@ from publishers.fanout.replayer import FrameCache
 from publishers.fanout.service import Service
 from publishers.wal import Follower, Listener, Location
 
-__all__ = ["Following"]
+__all__ = ["TAIL_IDLE", "Following"]
+
+TAIL_IDLE: Final = 1.0
+"""Poll interval in seconds of a read-only opening that receives notifications of commits: one that was lost costs so much time."""
 
 _LOG: Final = logging.getLogger("penstock.follower")
 _AGAIN: Final = 60.0  # seconds until a follower says again what it lacks
@@ -54,7 +57,7 @@ class Following:
         self._complains_at = 0.0
         self._listener = listener
         self._often = service.options.tail_poll
-        self._seldom = max(service.options.tail_idle, self._often)
+        self._seldom = max(TAIL_IDLE, self._often)
         self._doubting = self._looks = math.ceil(_DOUBT / self._often)
         self._notified = False
         self._service = service
@@ -66,7 +69,7 @@ class Following:
     def wait(self) -> None:
         """Waits until the next poll is due.
 
-        A follower that receives notifications polls TAIL only rarely, every ``tail_idle``. It counts on notifications from the
+        A follower that receives notifications polls TAIL only rarely, every `TAIL_IDLE` seconds. It counts on notifications from the
         first one, which a writer sends to each new listener. Until then, and for a while after a poll has found something
         without a notification, it polls every ``tail_poll``. A follower that cannot be notified always does.
         """

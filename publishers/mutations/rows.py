@@ -178,7 +178,7 @@ class RowEncoder:
     """Encodes small transactions of ordinary changes directly; all others have to be turned into columns first.
 
     Args:
-        options: Bounds of frames, transactions, changes and keys.
+        options: Bounds of frames, changes and keys.
         versions: Returns the schema versions of an entity type; changes of a type that has any must be stamped.
         stamp: Replaces each change before it is stored; None to store it unchanged.
     """
@@ -193,11 +193,9 @@ class RowEncoder:
     ) -> None:
         self._versions = versions
         self._stamp = stamp
-        self._most = min(ROWS_MAX, options.max_transaction_changes)
+        self._most = ROWS_MAX
         self._key_bytes = options.max_key_bytes
-        self._bytes = min(
-            options.frame_bytes, options.max_change_bytes, options.max_transaction_bytes, options.spool_bytes
-        )
+        self._bytes = min(options.frame_bytes, options.max_change_bytes, options.spool_bytes)
 
     def rows(self, mutations: Sequence[Mutation], annotations: bytes) -> Rows | None:
         """Encodes the changes; None if any of them is not ordinary: then the caller encodes columns, which may raise.

@@ -29,7 +29,7 @@ from publishers.errors import (
 )
 from publishers.journal import Journal, JournalDamaged
 from publishers.model.position import Position, PositionToken, Start
-from publishers.options import LogOptions
+from publishers.options import MIB, LogOptions
 from publishers.slots.errors import SlotsCorrupted, SlotsUnwritten
 from publishers.slots.ports import PlaceLog
 from publishers.slots.record import FORMAT, JournalEntry, SlotPlace, SlotRecord, replay
@@ -37,9 +37,16 @@ from publishers.slots.slot import Slot, SlotEntry
 from publishers.slots.state import SlotState
 from publishers.wal import Hold
 
-__all__ = ["SlotBook", "advance", "hold_of", "wrote"]
+__all__ = ["ACK_EVERY", "SLOT_JOURNAL_BYTES", "SlotBook", "advance", "hold_of", "wrote"]
 
 _LOG: Final = logging.getLogger("penstock.slots")
+
+ACK_EVERY: Final = 1_000
+"""Acknowledgements that are made durable before ``ack_sync``: so many are delivered again after a crash at most, whatever that time is."""
+
+SLOT_JOURNAL_BYTES: Final = 16 * MIB
+"""Most bytes of the records of all slots, criteria included. Each of their two journal files grows to four times the size of the records,
+or to 64 KiB if that is more, before it is rewritten. A thousand slots have 16 KiB each, which is far more than criteria of people have."""
 
 
 class SlotBook:
@@ -48,7 +55,7 @@ class SlotBook:
     Args:
         log: The log of the slots.
         journal: Their journal.
-        options: ``slots``, ``slot_journal_bytes``, ``ack_sync`` and ``ack_every``.
+        options: ``slots`` and ``ack_sync``.
 
     Attributes:
         kept: The slots by name; changed by the holder of ``writing``, under the lock.
@@ -85,12 +92,12 @@ class SlotBook:
     # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def move(self, kept: SlotEntry, place: Position) -> bool:
-        """Applies an acknowledgement, under the lock; returns whether ``ack_every`` requires a write now."""
+        """Applies an acknowledgement, under the lock; returns whether `ACK_EVERY` requires a write now."""
         kept.place = place
         self._newest = max(self._newest, wrote(place))
         self._acks += 1
         self._note(kept)
-        return self._acks >= self._options.ack_every
+        return self._acks >= ACK_EVERY
 
     def add(self, kept: SlotEntry) -> None:
         """Adds a slot that is in the journal; under the lock."""
@@ -155,7 +162,7 @@ class SlotBook:
             since, acks = self._since, self._acks
         if self.loaded and since is not None:
             late = self._log.monotonic() - since >= self._options.ack_sync
-            if late or acks >= self._options.ack_every:
+            if late or acks >= ACK_EVERY:
                 try:
                     self.flush()
                 except (OSError, PenstockError) as error:
@@ -264,10 +271,11 @@ class SlotBook:
             nbytes = self._nbytes + len(msgspec.json.encode(record))
         except UnicodeEncodeError:
             raise InvalidOption("criteria", record.criteria, "some whose texts UTF-8 can hold") from None
-        most = self._options.slot_journal_bytes
-        if nbytes > most:
+        if nbytes > SLOT_JOURNAL_BYTES:
             cheaper = "fewer criteria, or to drop slots that nobody needs"
-            raise TooCostly("slot_journal_bytes", nbytes, most, cheaper, what="bytes of all slots")
+            raise TooCostly(
+                "slot_journal_bytes", nbytes, SLOT_JOURNAL_BYTES, cheaper, what="bytes of all slots"
+            )
 
     # --- history --------------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class Slots:
             SlotExists: If the name is in use.
             NoSuchSlot, SlotLost, SlotForked: If ``copy_from`` names no slot, or one that is lost or forked.
             PositionError: If ``since`` is beyond the end of the log, or no longer kept.
-            TooCostly: If the log has ``slots`` of them, or their definitions exceed ``slot_journal_bytes``.
+            TooCostly: If the log has ``slots`` of them, or their definitions exceed 16 MiB.
             SlotsUnwritten: If the disk is full or fails; then the slot was not created.
         """
         check_slot_name(name)

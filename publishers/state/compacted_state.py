@@ -22,7 +22,7 @@ from publishers.fanout.service import Service
 from publishers.model.position import Position
 from publishers.mutations.arguments import check_entity_type, key_bytes
 from publishers.options import KIB, MIB, check_whole
-from publishers.state.pace import Pace
+from publishers.state.pace import STATE_BEHIND_BYTES, STATE_INTERVAL, STATE_SHARE, Pace
 from publishers.state.ports import StatedLog
 from publishers.state.rows import EntityRow, RowActions, RowPlace, StatePage, StateStatistics, shown_row
 from publishers.state.table import (
@@ -61,8 +61,8 @@ class CompactedState:
     A thread reads the visible changes in batches. It stores the rows and the place of a batch in one transaction of an SQLite
     file, after the HEAD of the log covers that place. A hold protects the unread history from retention, within
     ``slot_keep_bytes`` and ``slot_keep_age``. Commits wake the thread at most once for each batch. While the log is written, the
-    thread works in ``state_share`` of the time, unless a caller waits for it or reads, the file is being rebuilt, or it is
-    ``state_behind_bytes`` behind.
+    thread works in `STATE_SHARE` of the time, unless a caller waits for it or reads, the file is being rebuilt, or it is
+    `STATE_BEHIND_BYTES` behind.
 
     Args:
         log: The log.
@@ -84,7 +84,7 @@ class CompactedState:
         self._waiters: list[tuple[int, Waiter]] = []
         self._hurried = 0  # the newest version that a caller waits for
         self._asked_at = 0  # the newest version at the last read
-        self._pace = Pace(service.options.state_share)
+        self._pace = Pace(STATE_SHARE)
         self._resting = False
         self._location: Location | None = None
         self._read_at = 0
@@ -181,7 +181,7 @@ class CompactedState:
         return self._asked(lambda table: table.find(places))
 
     def wait(self, version: int, timeout: float | None = None) -> None:
-        """Waits until the state contains a version, without waiting for ``state_interval``.
+        """Waits until the state contains a version, without waiting for `STATE_INTERVAL`.
 
         Args:
             version: The version, such as that of a commit.
@@ -404,12 +404,12 @@ class CompactedState:
         self._service.waiting.park(self)
         if self._service.watermark.visible == upto and not self.ended:  # an end before ``clear`` was not seen
             self._called.wait()
-        left = self._service.options.state_interval - (time.monotonic() - began)
+        left = STATE_INTERVAL - (time.monotonic() - began)
         while left > 0 and not self.ended and self._hurried <= self._place.version:
             self._called.clear()
             if self._hurried <= self._place.version and not self.ended and not self._called.wait(left):
                 break
-            left = self._service.options.state_interval - (time.monotonic() - began)
+            left = STATE_INTERVAL - (time.monotonic() - began)
 
     def _try_again(self, error: Exception) -> None:
         """Waits a moment after an error that may pass."""
@@ -431,7 +431,7 @@ class CompactedState:
             behind = (self._service.clock.now_us() - self._read_at) / 1e6
             if behind >= keep_age / 2:
                 return True
-        most = options.state_behind_bytes
+        most = STATE_BEHIND_BYTES
         if keep_bytes is not None:
             most = min(most, keep_bytes // 2)
         location, end = self._location, self._log.reader.end

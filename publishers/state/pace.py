@@ -4,7 +4,20 @@ import time
 from math import inf
 from typing import Final
 
-__all__ = ["Pace"]
+from publishers.options import MIB
+
+__all__ = ["STATE_BEHIND_BYTES", "STATE_INTERVAL", "STATE_SHARE", "Pace"]
+
+STATE_INTERVAL: Final = 0.05
+"""Shortest time in seconds between two updates, unless a caller waits for it: a commit alone would else cost a transaction of SQLite."""
+
+STATE_SHARE: Final = 0.02
+"""Share of one thread's time for following commits. It does not apply while a caller waits for the state or reads it, while the state is
+rebuilt, or while no commits come. What the thread takes under the interpreter's lock is taken from writers, so it is small."""
+
+STATE_BEHIND_BYTES: Final = 256 * MIB
+"""Lag in bytes of the log, roughly, above which `STATE_SHARE` does not apply: well before a hold loses history that is not read yet. At most half
+of ``slot_keep_bytes`` counts."""
 
 # Shorter than the switch interval (5 ms): a writer that waits for the interpreter gets it back by the end of the piece.
 _PIECE: Final = 0.001  # seconds of the thread's time after which a piece of work ends

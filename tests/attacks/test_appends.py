@@ -32,8 +32,7 @@ def server(serving):
         append_bytes=40_000,
         appending_bytes=200_000,
         transaction_bytes=100_000,
-        spooled_bytes=8 * 2**20,
-        principal_spooled_bytes=8 * 2**20,
+        spooled_bytes=16 * 2**20,
         producers=4,
     )
 

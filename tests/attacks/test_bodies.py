@@ -163,7 +163,6 @@ async def test_half_of_what_bodies_take_is_left_to_others(serving, client, until
         appending_bytes=4 * 2**20,
         body_bytes=4 * 2**20,
         spooled_bytes=4 * 2**20,
-        principal_spooled_bytes=2 * 2**20,
     )
 
     async def begin(who, data=b" " * 900_000):

@@ -19,10 +19,12 @@ from publishers.criteria.criteria import Criteria
 from publishers.criteria.index_table import Table
 from publishers.criteria.predicate import Predicate
 from tests.attacks.conftest import leaves_nothing
+from tests.harness.constants import without_bounds
 from tests.harness.scale import scaled
 from tests.transports.server.test_change_driver import FakeLink, say, subscribe
 from transports import Limits
 from transports.graphql.execution import Engine
+from transports.limits import INLINE_WEIGHT
 from transports.quotas.weight import ServerWeight
 from transports.server.graphql_driver import GraphQLDriver
 
@@ -129,7 +131,7 @@ async def test_patterns_within_the_weight_are_read_and_made_off_the_loop_and_mat
 async def test_conditions_without_an_equality_cost_each_commit_a_bounded_number_of_questions(
     log, connected, until, monkeypatch
 ):
-    """F147: without `detach_weight` and `attached_weight` a commit asks all of them; the attackers get what is theirs nevertheless."""
+    """F147: without `DETACH_WEIGHT` and `ATTACHED_WEIGHT` a commit asks all of them; the attackers get what is theirs nevertheless."""
     link, attackers, asked = healthy(connected), [connected() for _ in range(4)], {}
     test = Where.test
 
@@ -197,7 +199,7 @@ async def test_a_connection_and_a_server_take_no_more_than_their_weight_and_give
     """F147: without `connection_weight` and `criteria_weight` subscriptions of many keys gather for ever."""
     link = healthy(connected)
     server = ServerWeight(30_000)
-    attackers = [connected(weight=server, connection_weight=20_000) for _ in range(3)]
+    attackers = [connected(weight=server, subscription_weight=10_000, heaviest=2) for _ in range(3)]
     for number, attacker in enumerate(attackers):
         for turn in range(20):
             keys = [f"{number}/{turn}/{n}" for n in range(1_000)]
@@ -305,8 +307,8 @@ async def test_random_wishes_cost_bounded_steps_of_the_loop_and_of_the_lock(
             subscribe(
                 attacker, str(number), criteria=[_wish(chance) for _ in range(chance.choice([1, 1, 3]))]
             )
-            assert put["loop"] - before[0] <= limits.inline_weight + 256
-            assert added["loop"] - before[1] <= limits.inline_weight
+            assert put["loop"] - before[0] <= INLINE_WEIGHT + 256
+            assert added["loop"] - before[1] <= INLINE_WEIGHT
             if not number % 20:
                 await committed(log, link, until)
         await until(lambda: len(errors_of(attacker)) + _subscribed(attacker) == wishes)
@@ -325,7 +327,7 @@ PAGE = "query ($c: [Criterion!]) { history(criteria: $c) { changes { version } }
 async def test_criteria_over_graphql_have_the_same_weight_and_limits(log, connected, until, monkeypatch):
     """F147: of subscriptions, which are compiled on a thread, and of queries, which give back nothing as they take nothing."""
     link, server = healthy(connected), ServerWeight(30_000)
-    attacker, limits = FakeLink(), Limits(variable_values=200_000)
+    attacker, limits = FakeLink(), Limits(**without_bounds({"variable_values": 200_000}))
     attacker.receiver = GraphQLDriver(
         Engine({"shop": log}, limits), attacker, limits=limits, loop=asyncio.get_running_loop(), weight=server
     )

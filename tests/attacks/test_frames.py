@@ -98,7 +98,7 @@ async def send_all(peer, data):
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS.keys())
 async def test_a_flood_of_frames_is_cut_off_and_stops_nobody(serving, beside, watched, handled, until, flood):
     """F147: frames are rated as messages are, and so many are handled in one turn."""
-    server = serving(frames_per_second=1_000)
+    server = serving(frames_per_message=1)
     async with beside(server) as commit:
         peer = await dialled(server)
         turns = watched(server)
@@ -130,7 +130,7 @@ async def test_what_is_within_the_rate_waits_for_the_others(serving, beside, wat
 
 async def test_a_large_message_in_large_fragments_is_no_flood(serving, beside):
     """F147: honest fragments."""
-    server = serving(frames_per_second=100, messages_per_second=100)
+    server = serving(frames_per_message=1, messages_per_second=100)
     async with beside(server) as commit:
         peer = await dialled(server)
         text = json.dumps({"type": "ping", "payload": "x" * 900_000}).encode()

@@ -118,7 +118,7 @@ async def test_one_client_leaves_threads_to_the_others(serving, beside, fill, sl
 async def test_what_waits_is_bounded_and_what_is_beyond_is_refused_for_now(serving, fill, slices, until):
     """F147."""
     fill(1)
-    server = serving(scans_waiting=3, scan_share=1, scan_threads=1)
+    server = serving(scans_waiting=3, scan_threads=1)
     pool = pools_of(server.application).scanning
     clients = [ask(server, NOTHING) for _ in range(4)]
     await until(lambda: (slices.read, pool.waiting) == (1, 3))
@@ -149,7 +149,7 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_one_piece_of_it_
 ):
     """F147: of an answer of ten megabytes one piece is unsent, and the share of the client is its own only."""
     fill(100, body="x" * 50_000)
-    server = serving(stall_timeout=0.5, scan_share=2)
+    server = serving(stall_timeout=0.5, scan_threads=4)
     pool = pools_of(server.application).scanning
     unsent = []
     async with beside(server) as commit:

@@ -34,10 +34,7 @@ async def test_what_one_principal_has_open_leaves_room_for_others(serving, dial,
         log.groups.create(f"{principal}-0")
         for number in range(20):
             log.slots.create(f"{principal}-{number}")
-    bounds = {option: 6, f"principal_{option}": 4}
-    server = serving(
-        authenticate=knowing("ann", "eve"), authorise=consumer, slot_grace=600.0, group_grace=600.0, **bounds
-    )
+    server = serving(authenticate=knowing("ann", "eve"), authorise=consumer, grace=600.0, **{option: 8})
     async with dial(server.url) as ann:
         await ann.init(token="ann")
         assert "generation" in await take(ann, 0, "ann")

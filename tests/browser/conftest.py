@@ -14,9 +14,10 @@ from penstock_flights.pages import board_pages
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
+from tests.harness.constants import set_bounds, without_bounds
 from tests.harness.missing import skip_without
 from tests.harness.ports import free_port
-from transports import Grant, Limits, Server, serve
+from transports import Grant, Server, serve
 
 EVENTS = 3000
 
@@ -71,15 +72,15 @@ class Airport:
     """A log of flights, served."""
 
     def __init__(self, path: Path, flights: list[tuple[str, bytes]], options: dict[str, Any]) -> None:
-        self.log = ChangeLog.open(path, **options)
+        self.log = ChangeLog.open(path, **without_bounds(options))
         self.flights = flights
         self.committed: list[str] = []
         self.authorise: Grant | None = None
         self.server = self._serve(free_port())
 
     def _serve(self, port: int) -> Server:
-        limits = Limits(resync_checkpoint=0.2)
-        return serve(self.log, port=port, limits=limits, pages=board_pages(), authorise=self.authorise)
+        set_bounds(resync_checkpoint=0.2)
+        return serve(self.log, port=port, pages=board_pages(), authorise=self.authorise)
 
     @property
     def url(self) -> str:

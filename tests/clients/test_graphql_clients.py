@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from publishers import ChangeLog, Content, Criterion, Position, upsert
 from tests.clients.conftest import EXAMPLES, running
 from tests.clients.runtimes import HERE
+from tests.harness.constants import set_bounds
 from tests.harness.inside import housekeeping_of
 from tests.harness.ports import free_port
 from transports import Grant, Limits, LogAction, Principal, serve
@@ -138,7 +139,8 @@ async def test_a_client_without_a_cursor_begins_now_and_answers_the_pings_that_h
     log, fill, follow, until
 ):
     fill(1)
-    with serve(log, limits=Limits(fence_events=10, fence_width=2, fence_timeout=3600.0)) as server:
+    set_bounds(fence_events=10, fence_width=2, fence_timeout=3600.0)
+    with serve(log) as server:
         async with follow(socket_url(server)) as client:
             await until(lambda: log.statistics().publishers)
             fill(20, 49)
@@ -279,7 +281,7 @@ async def test_a_stock_client_works_for_a_group_and_goes_on_with_what_it_had_aft
     log.groups.create("pickers", Criterion(entity_types={"order"}), since="earliest")
     log.commit([upsert("order", str(number), {}) for number in range(4)])
     allowed = Grant({LogAction.CONSUME}, groups=["pickers"])
-    with serve(log, authorise=allowed, limits=Limits(group_grace=600.0)) as server:
+    with serve(log, authorise=allowed, limits=Limits(grace=600.0)) as server:
         for expected in (["0", "1", "2", "3"], ["2", "3"]):
             transport = WebsocketsTransport(url=socket_url(server))
             async with asyncio.timeout(120), Client(transport=transport) as session:

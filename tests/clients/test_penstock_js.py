@@ -10,6 +10,7 @@ import pytest
 
 from publishers import ChangeLog, remove, upsert
 from tests.clients.conftest import running
+from tests.harness.constants import set_bounds
 from transports import Backoff, connect, serve
 from transports.client.reconnect import QUIET_PARTS
 from transports.errors import CloseCode
@@ -96,7 +97,8 @@ async def test_the_hook_for_react_shows_each_state_under_strict_mode_and_leaves_
     node, tmp_path, until
 ):
     """F88: StrictMode mounts twice; one subscription is left, and none when the component has gone."""
-    with ChangeLog.open(tmp_path / "shop", state=True, state_interval=0.0) as log:
+    set_bounds(state_interval=0.0)
+    with ChangeLog.open(tmp_path / "shop", state=True) as log:
         log.commit([upsert("order", str(number), {"n": number}) for number in range(3)])
         with serve(log) as server:
             async with running("node", node / "strict.mjs", server.url) as client:

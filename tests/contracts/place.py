@@ -46,7 +46,7 @@ class Place:
     @cached_property
     def server(self) -> Server:
         """Serves the logs over HTTP, WebSocket and GraphQL."""
-        limits = Limits(group_grace=600.0, slot_grace=600.0, keepalive=600.0)
+        limits = Limits(grace=600.0, keepalive=600.0)
         server = serve(self.logs, authorise=self._grant, limits=limits)
         self._ends.append(server.stop)
         return server

@@ -20,6 +20,7 @@ from publishers import ChangeLog, Position, backups, upsert
 from publishers.errors import LogBusy, LogForked
 from publishers.wal import Follower, RealFileSystem
 from tests.harness.inside import following_of
+from tests.harness.constants import without_bounds
 
 
 def say(*words: object) -> None:
@@ -37,7 +38,7 @@ def rows(producer: str, sequence: int, count: int, weight: int = 0) -> list:
 
 def write(path: str, options: dict, threads: int, first: int, total: int = 10**9) -> None:
     """Producers that go on where they were, retrying what they do not know."""
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     say("open", log.epoch, log.head.version)
 
     def produce(number: int) -> None:
@@ -61,7 +62,7 @@ def stated(path: str, options: dict, seed: int) -> None:
     from tests.harness.entities import some
 
     chance = random.Random(seed)
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     say("open", log.epoch, log.head.version)
     for number in count():
         say("done", log.commit(some(chance, number)).version)
@@ -88,7 +89,7 @@ def interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
 
 
 def interrupt_once(path: str, options: dict, life: int) -> None:
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     stop = threading.Event()
 
     def produce(number: int) -> None:
@@ -125,7 +126,7 @@ def interrupt_once(path: str, options: dict, life: int) -> None:
 
 def deferring(path: str, options: dict) -> None:
     """Commits, withholds, shows and forgets in turn, as fast as it can; what is of type ``secret`` is always forgotten."""
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     say("open")
     for number in count(0, 4):
         log.commit(rows("shown", number, 1, 700))
@@ -163,7 +164,7 @@ def killed_backup(path: str, target: str, arguments: list, steps: int) -> None:
 
 def large(path: str, options: dict, count: int, weight: int) -> None:
     """One small transaction, then large ones of many frames, each announced before it begins."""
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     version = log.commit(rows("small", 0, 1)).version
     say("done", "small", 0, version, 0, 0)
     for sequence in range(1000):
@@ -194,7 +195,7 @@ class Told:
 
 def acknowledge(path: str, options: dict, durable: int) -> None:
     """A consumer of a slot in the process that writes; each ``durable``-th acknowledgement is waited for."""
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     if "stock" not in log.slots:
         log.slots.create("stock", since="earliest")
     slot = log.slots.open("stock")
@@ -214,7 +215,7 @@ def acknowledge(path: str, options: dict, durable: int) -> None:
 
 def share(path: str, options: dict, consumers: int) -> None:
     """Three groups with some consumers each, in the process that writes; every third acknowledgement is waited for."""
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     names = ["g0", "g1", "g2"]
     for name in names:
         if name not in log.groups:
@@ -264,7 +265,7 @@ def follow(path: str, options: dict, user: int | None = None) -> None:
         for name in ("concurrent.futures.thread", "encodings.ascii"):
             importlib.import_module(name)
         os.setuid(user)
-    log = ChangeLog.open(path, read_only=True, **options)
+    log = ChangeLog.open(path, read_only=True, **without_bounds(options))
     log.changes(since=Position(1)).subscribe(Told())
     say("open", log.epoch, log.head.version, following_of(log)._listener.kind)
     sys.stdin.read()
@@ -307,7 +308,7 @@ def scrutinise(path: str) -> None:
 def own(path: str, options: dict) -> None:
     """Tries to be the owner; ends at the end of its standard input."""
     try:
-        with ChangeLog.open(path, **options) as log:
+        with ChangeLog.open(path, **without_bounds(options)) as log:
             say("open", log.epoch, log.head.version)
             sys.stdin.read()
     except LogBusy as error:
@@ -354,7 +355,7 @@ def fork_often(path: str, options: dict, workers: int, loop: str) -> None:
 
     if loop == "uvloop":
         importlib.import_module("uvloop").install()
-    log = ChangeLog.open(path, **options)
+    log = ChangeLog.open(path, **without_bounds(options))
     follower = ChangeLog.open(path, read_only=True)
     server = serve(log)
     say("open", server.port, type(server._loop).__module__.split(".")[0])

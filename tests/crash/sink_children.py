@@ -56,7 +56,7 @@ def main(folder: str, kind: str) -> None:
     else:
         store, seconds = FileLeases(place / "lease"), 100.0
     pause = threading.Event()  # never set
-    options = SinkOptions(start="earliest", linger=0.0, batch_changes=3, store_every=0)
+    options = SinkOptions(since="earliest", linger=0.0, batch_changes=3, store_every=0)
     with Lease(store, seconds=seconds, every=0.1, margin=1.0) as lease:
         os.write(1, b"ready\n")
         while True:

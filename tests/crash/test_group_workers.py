@@ -29,7 +29,7 @@ def test_killed_workers_leave_what_they_had_to_the_others(place):
     with ChangeLog.open(place / "log", sync="os") as log, ExitStack() as stack:
         groups = [log.groups.create(name, since="earliest", ack_wait=3_600.0) for name in GROUPS]
         server = stack.enter_context(
-            serve(log, port=0, authorise=ALLOWED, limits=Limits(group_grace=0.2, stall_timeout=60.0))
+            serve(log, port=0, authorise=ALLOWED, limits=Limits(grace=0.2, stall_timeout=60.0))
         )
         workers = [
             stack.enter_context(Child("labour", server.url, f"worker {number}", GROUPS))

@@ -8,6 +8,7 @@ import pytest
 from penstock_cdc.errors import StateUnusable
 from publishers import ChangeLog
 from tests.crash.support import Child
+from tests.harness.constants import set_bounds
 from tests.harness.entities import state_of
 from tests.harness.scale import scaled
 
@@ -19,7 +20,6 @@ SMALL = {
     "retain_bytes": None,
     "retain_age": None,
     "state": True,
-    "state_interval": 0.0,
 }
 
 
@@ -38,7 +38,8 @@ def test_the_state_of_a_killed_owner_goes_on_and_is_that_of_its_log(place):
             child.run_for(chance.expovariate(40))
             child.kill()
             assert child.finish() == -signal.SIGKILL
-        with ChangeLog.open(path, **{**options, "state_interval": 3600.0}) as log:
+        set_bounds(state_interval=3600.0)
+        with ChangeLog.open(path, **options) as log:
             assert first or log.state.rebuilds == 0
             try:
                 page = log.state.page(limit=100_000)

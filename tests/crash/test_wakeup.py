@@ -9,6 +9,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge
+from tests.harness.constants import without_bounds
 from tests.harness.inside import files_of, notifier_of, peers_of
 from tests.harness.missing import skip_without
 from tests.publishers.support import wait_until
@@ -152,7 +153,7 @@ def test_a_follower_that_waits_is_closed_at_once(place):
     """F51: an hour's wait is ended by ``close``."""
     path = Path(place) / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        follower = ChangeLog.open(path, read_only=True, **NEVER)
+        follower = ChangeLog.open(path, read_only=True, **without_bounds(NEVER))
         commit(log)
         wait_until(lambda: follower.head == log.head)
         follower.close()

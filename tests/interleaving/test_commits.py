@@ -15,6 +15,7 @@ from publishers.errors import (
     NoSuchVersion,
     PredecessorFailed,
 )
+from tests.harness.constants import without_bounds
 from tests.harness.inside import committer_of
 from tests.harness.scale import LONG, scaled
 from tests.interleaving.disk import Disk, Time
@@ -48,7 +49,9 @@ class Case:
         self.keys = 0
 
     def opened(self, disk: Disk | None = None) -> ChangeLog:
-        return ChangeLog.open("/log", filesystem=disk or self.disk, clock=Time(), **self.options)
+        return ChangeLog.open(
+            "/log", filesystem=disk or self.disk, clock=Time(), **without_bounds(self.options)
+        )
 
     def change(self) -> tuple[str, object]:
         self.keys += 1

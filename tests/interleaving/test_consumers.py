@@ -10,6 +10,7 @@ from penstock_cdc.errors import AckAhead, Fenced, LogClosed, SlotBusy
 from penstock_cdc.types import SlotState
 from publishers import ChangeLog, Criterion, Position
 from publishers.groups.errors import ConsumerFenced, NoSuchGroup
+from tests.harness.constants import set_bounds
 from tests.harness.inside import housekeeping_of
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time
@@ -39,9 +40,8 @@ class Case:
         self.most: dict[str, Position] = {}
 
     def opened(self, disk: Disk | None = None) -> ChangeLog:
-        return ChangeLog.open(
-            "/log", filesystem=disk or self.disk, clock=Time(), **QUICK, ack_every=2, ack_sync=0.01
-        )
+        set_bounds(ack_every=2)
+        return ChangeLog.open("/log", filesystem=disk or self.disk, clock=Time(), **QUICK, ack_sync=0.01)
 
     def commits(self) -> None:
         fill(self.log, 2)

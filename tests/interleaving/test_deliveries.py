@@ -9,6 +9,7 @@ from publishers import ChangeLog, Criterion, Position
 from publishers.errors import LogClosed
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
+from tests.harness.constants import without_bounds
 from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time
@@ -92,7 +93,7 @@ class Case:
 
     def __init__(self, run: Scheduler, demand: int) -> None:
         self.run = run
-        self.log = ChangeLog.open("/log", filesystem=Disk(), clock=Time(), **OPTIONS)
+        self.log = ChangeLog.open("/log", filesystem=Disk(), clock=Time(), **without_bounds(OPTIONS))
         self.loop = SteppedLoop()
         self.over = 0
         self.watchers: list[Watcher] = []

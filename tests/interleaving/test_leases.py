@@ -19,13 +19,14 @@ from tests.publishers.support import QUICK
 from transports import Limits, Principal
 from transports.codec.slots import SlotRequest
 from transports.errors import GoingAway
+from transports.limits import half
 from transports.quotas.pool import Pools
 from transports.server.slot_leases import SlotLease, SlotLeases, TooManySlots
 
 LINES = ("server/leases.py", "quotas/pool.py")
 NAMES = ["one", "two", "three", "four"]
-LIMITS = Limits(slot_leases=4, principal_slot_leases=3, slot_grace=0.02, scan_threads=2, scan_share=2)
-FEW = Limits(slot_leases=2, principal_slot_leases=2, slot_grace=10.0, scan_threads=2, scan_share=2)
+LIMITS = Limits(slot_leases=4, grace=0.02, scan_threads=4)
+FEW = Limits(slot_leases=2, grace=10.0, scan_threads=4)
 ANN, BOB, EVE = Principal("ann"), Principal("bob"), Principal("eve")
 
 
@@ -214,7 +215,7 @@ class Case:
         if not self.closed:
             counts = Counter(lease.opening.principal for lease in leases._leases.values())
             assert len(leases) <= self.limits.slot_leases
-            assert max(counts.values(), default=0) <= self.limits.principal_slot_leases
+            assert max(counts.values(), default=0) <= half(self.limits.slot_leases)
 
     def check(self) -> None:
         leases = self.leases

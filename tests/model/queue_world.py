@@ -14,6 +14,7 @@ from publishers.commits.leadership import Leadership
 from publishers.commits.pending import CommitStage
 from publishers.commits.queue import CommitQueue
 from publishers.errors import LogClosed, LogFailed
+from tests.harness.constants import set_bounds
 from tests.model.queue_entries import Entry, Procedure, QueuePlan, Refused, Step, Wrong
 
 __all__ = ["QueueWorld"]
@@ -26,7 +27,8 @@ class QueueWorld:
 
     def __init__(self, plan: QueuePlan) -> None:
         self.plan = plan
-        options: Any = SimpleNamespace(group_transactions=3, group_bytes=10, queue_bytes=plan.room)
+        set_bounds(group_transactions=3, group_bytes=10)
+        options: Any = SimpleNamespace(queue_bytes=plan.room)
         self.queue = CommitQueue(options, deferring=False, now=lambda: self.now)
         self.queue._prompt = plan.prompt
         self.now = 0.0

@@ -138,8 +138,8 @@ IN_THE_QUEUE = [
     Mutant(
         "a task is in the group of a commit",
         QUEUE + "begin",
-        "nbytes + first.size > options",
-        "nbytes > options",
+        "nbytes + first.size > GROUP_BYTES",
+        "nbytes > GROUP_BYTES",
         (),
     ),
     Mutant("larger than the queue", QUEUE + "enter", "self._waiting and self._bytes", "self._bytes", ()),

@@ -22,6 +22,7 @@ from publishers.criteria.patterns import Pattern, PatternError
 from publishers.criteria.predicate import Predicate
 from publishers.errors import TooCostly
 from publishers.fanout.dispatch import DispatchPool
+from tests.harness.constants import set_bounds
 from tests.harness.inside import lock_of
 from tests.mutants.patching import Mutant
 from tests.publishers.support import wait_until
@@ -47,7 +48,8 @@ def _keys(count: int, name: object = "") -> Criteria:
 
 def _cost(seed: int) -> None:
     """Criteria above the weight of a subscription, of a connection and of a server; a few patterns among them."""
-    limits = Limits(subscription_weight=1_000, connection_weight=2_000, criteria_weight=3_000)
+    set_bounds(heaviest=2)
+    limits = Limits(subscription_weight=1_000, criteria_weight=3_000)
     _refused("subscription_weight", lambda: check_weight(weigh(_keys(1_000)), limits))
     heavy = Criteria.of(Criterion(key_patterns=[f"[a-z]{{100}}{seed}"]))
     _refused("subscription_weight", lambda: check_weight(weigh(heavy), limits))
@@ -104,23 +106,23 @@ def _graphql(_seed: int) -> None:
     from transports.graphql.execution import Engine
     from transports.graphql.schema import Context
 
-    limits = Limits(answer_bytes=2_000, history_bytes=1_000, variable_values=100, document_bytes=10_000)
-    _refused("document_bytes", lambda: check_text("x" * 10_001, limits))
-    _refused("variable_values", lambda: check_variables({"a": [1] * 101}, limits))
+    set_bounds(history_bytes=1_000, variable_values=100, document_bytes=10_000)
+    _refused("document_bytes", lambda: check_text("x" * 10_001))
+    _refused("variable_values", lambda: check_variables({"a": [1] * 101}))
     for option, text in (
         ("document_aliases", "{" + "".join(f"a{n}: x " for n in range(33)) + "}"),
         ("document_depth", "{a" * 33 + "}" * 33),
         ("document_fields", "{" + "".join(f"x{n} " for n in range(1_001)) + "}"),
         ("document_pairs", "{" + "x " * 250 + "}"),
     ):
-        _refused(option, lambda text=text: check_document(parse(text), limits))
-    asked = Context({}, limits)
+        _refused(option, lambda text=text: check_document(parse(text)))
+    asked = Context({}, Limits(answer_bytes=2_000))
     assert asked.page_bytes() == 1_000
     asked.left = 300
     assert asked.page_bytes() == 300
     asked.left = 0
     _refused("answer_bytes", asked.page_bytes)
-    engine: Any = SimpleNamespace(_limits=limits, refused=0)
+    engine: Any = SimpleNamespace(_limits=asked.limits, refused=0)
     assert len(Engine.answer(engine, ExecutionResult({"x": ["y" * 100] * 100}))) < 1_000
 
 
@@ -326,7 +328,7 @@ BOUNDING = [
         "variables not bounded",
         "graphql",
         "transports.graphql.cost:check_variables",
-        "if found > limits.variable_values:",
+        "if found > VARIABLE_VALUES:",
         "if False:",
     ),
     _mutant(
@@ -347,7 +349,7 @@ BOUNDING = [
         "a page not bounded in bytes",
         "graphql",
         "transports.graphql.schema:Context.page_bytes",
-        "min(self.limits.history_bytes, self.left)",
+        "min(HISTORY_BYTES, self.left)",
         "self.left",
     ),
     _mutant(

@@ -17,6 +17,7 @@ from typing import Any
 import flow
 from penstock_cdc.types import Batch
 from publishers import Change, ChangeLog, Position, upsert
+from tests.harness.constants import without_bounds
 from tests.harness.inside import files_of, writer_of
 
 QUICK = {"sync": "os", "fill_step": 65_536}
@@ -48,7 +49,7 @@ def opened(**options: Any) -> Iterator[ChangeLog]:
     """A new log that is closed and removed at the end."""
     path = scratch()
     try:
-        with ChangeLog.open(path / "log", **{**QUICK, **options}) as log:
+        with ChangeLog.open(path / "log", **without_bounds({**QUICK, **options})) as log:
             yield log
     finally:
         shutil.rmtree(path, ignore_errors=True)

@@ -49,7 +49,7 @@ class Owner(RuleBasedStateMachine):
         self.options = {
             **QUICK,
             "ring_events": ring,
-            "deferred_bytes": deferred,
+            "withheld_bytes": deferred,
             "sync": sync,
             "spool_bytes": spool,
             "frame_bytes": 1024,
@@ -174,7 +174,7 @@ class Owner(RuleBasedStateMachine):
         assert (log.visible, log.durable) == (self.visible, newest)
         assert log.withheld == (range(self.visible + 1, newest + 1) if self.visible < newest else None)
         assert log.head == Position(self.visible + 1)
-        assert log.statistics().withheld_bytes <= self.options["deferred_bytes"]
+        assert log.statistics().withheld_bytes <= self.options["withheld_bytes"]
         for one in self.subscribers:
             self.check(one)
 

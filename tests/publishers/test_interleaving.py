@@ -502,7 +502,7 @@ def duel(scenario, first, before, between):
     Answers whether both counts were reached, so that greater ones make sense.
     """
     options = {"spool_bytes": 1100} if "spooled" in scenario.__name__ else {}
-    options |= {"deferred_bytes": 0} if "unkept" in scenario.__name__ else {}
+    options |= {"withheld_bytes": 0} if "unkept" in scenario.__name__ else {}
     world = Duel(**options)
     with world.running():
         actors = [Actor(body) for body in scenario(world)]

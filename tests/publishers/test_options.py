@@ -34,7 +34,7 @@ def test_options_are_frozen():
         ("sync_interval", 0),
         ("sync_interval", float("nan")),
         ("retain_bytes", -1),
-        ("replay_threads", 65),
+        ("dispatch_threads", 257),
         ("dispatch_threads", 0),
         ("batch_events", None),
         ("tail_poll", 0.0),

@@ -13,6 +13,7 @@ from penstock_cdc.types import LogIdentity
 from publishers import ChangeLog, Position, upsert
 from publishers.model.position import epoch_text
 from publishers.wal.disk.filesystem import RealFileSystem
+from tests.harness.constants import without_bounds
 from tests.harness.inside import files_of, following_of, housekeeping_of, service_of
 from tests.publishers.accidents import EACH_ACCIDENT, SHOWN, Site, rename_away
 from tests.publishers.support import QUICK, Probe, fill, scratch, wait_until
@@ -28,7 +29,9 @@ def site():
 
 
 def follow(site, **options):
-    return ChangeLog.open(site.path, read_only=True, **{"tail_poll": 0.01, "tail_idle": 0.02, **options})
+    return ChangeLog.open(
+        site.path, read_only=True, **without_bounds({"tail_poll": 0.01, "tail_idle": 0.02, **options})
+    )
 
 
 @EACH_ACCIDENT

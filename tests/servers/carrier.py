@@ -123,7 +123,7 @@ def carry(path: str, address: str, name: str, seed: str, versions: str, *drain: 
     """What a child does."""
     chance, pace = random.Random(seed), threading.Event()
     options = SinkOptions(
-        start="earliest",
+        since="earliest",
         batch_changes=20,
         linger=0.0,
         retry=RetryPolicy(first=0.05, limit=0.2),

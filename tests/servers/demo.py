@@ -115,7 +115,7 @@ class _Demo:
             criteria=Criterion(
                 entity_types={_FLIGHTS}
             ),  # else the counts have the events of transactions in them
-            start="earliest",
+            since="earliest",
             batch_changes=500,
             linger=0.05,
             retry=RetryPolicy(first=0.2, limit=1.0),

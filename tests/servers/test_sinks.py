@@ -65,7 +65,7 @@ class Carried:
         self.clock = GoingClock()
         self.chance = random.Random(5)
         options = SinkOptions(
-            start="earliest", linger=0.0, batch_changes=50, retry=RetryPolicy(jitter=lambda: 1.0), **told
+            since="earliest", linger=0.0, batch_changes=50, retry=RetryPolicy(jitter=lambda: 1.0), **told
         )
         self.sink = target(address)
         self.runner = SinkRunner(self.log, name, self.sink, options, clock=self.clock)

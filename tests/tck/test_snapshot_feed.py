@@ -8,6 +8,7 @@ import pytest
 from flow import INLINE
 from flow.tck import ENDLESS, PublisherVerification
 from publishers import ChangeLog, Criterion, upsert
+from tests.harness.constants import set_bounds
 from tests.publishers.support import QUICK, scratch
 from tests.tck.places import SILENCE, On, Placed, closed
 
@@ -18,7 +19,8 @@ PLENTY = 1_200
 @pytest.fixture(scope="module", autouse=True)
 def log():
     path = scratch()
-    with ChangeLog.open(path / "log", **QUICK, state=True, state_interval=0.0) as log:
+    set_bounds(state_interval=0.0)
+    with ChangeLog.open(path / "log", **QUICK, state=True) as log:
         Rows.log = log
         Rows.sizes = set()
         rows(log, PLENTY)

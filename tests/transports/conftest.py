@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection
 from publishers.log.changelog import ChangeLog
 from publishers.log.start import Places
 from publishers.mutations.mutation import upsert
+from tests.harness.constants import without_bounds
 from tests.harness.ports import free_port
 from tests.transports.graphql_wire import engine, graphql  # noqa: F401 - fixtures
 from transports import Limits, Server, serve
@@ -154,7 +155,7 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
         server = serve(
             log if served is None else served,
             port=free_port() if port is None else port,
-            limits=Limits(**limits),
+            limits=Limits(**without_bounds(limits)),
             origins=origins,
             authenticate=authenticate,
             authorise=authorise,

@@ -76,7 +76,7 @@ async def call(wire, do, subscription="a", /, n=1, **payload):
 async def test_a_client_that_comes_back_goes_on_with_its_generation(work, group, log, until):
     """F84: within the grace time it keeps what has come, and what has not comes again, uncounted."""
     put(log, "1", "2", "3")
-    async with work(group_grace=600.0) as wire:
+    async with work(grace=600.0) as wire:
         await wire.init()
         await join(wire, opening="x")
         first, second, third = await given(wire, 3)
@@ -112,7 +112,7 @@ async def test_the_newer_of_two_connections_of_one_client_has_the_consumer(work,
 async def test_what_a_client_had_that_stays_away_goes_to_others(work, group, log):
     """F78: when the grace time is over its deliveries come again, and it joins anew."""
     put(log, "1", "2")
-    async with work(group_grace=0.02) as wire:
+    async with work(grace=0.02) as wire:
         await wire.init()
         await join(wire)
         await given(wire, 2)
@@ -143,7 +143,7 @@ async def test_nothing_is_taken_from_a_group_that_was_not_asked_for(work, group,
 async def test_a_stalled_client_takes_no_more_than_a_window(work, group, log, until):
     """What lies behind that is left to others, although the stalled one has asked for everything."""
     body = "x" * 50_000
-    async with work(batch_bytes=60_000, high_water=1_000, window=70_000) as slow, work() as other:
+    async with work(high_water=1_000, window_bytes=70_000) as slow, work() as other:
         await slow.init()
         await join(slow, "slow")
         slow.socket.transport.pause_reading()
@@ -157,7 +157,7 @@ async def test_a_stalled_client_takes_no_more_than_a_window(work, group, log, un
 
 
 async def test_consumers_have_a_bound_where_those_whose_clients_are_away_make_room(work, group, log, until):
-    async with work(group_members=2, group_grace=600.0) as wire:
+    async with work(group_members=2, grace=600.0) as wire:
         await wire.init()
         await join(wire)
     async with work() as wire:
@@ -176,7 +176,7 @@ async def test_a_group_is_taken_away_with_the_grant(serving, dial, group, log, u
     def authorise(_principal, _log, _action):
         return Grant({LogAction.CONSUME}, groups=granted)
 
-    async with dial(serving(authorise=authorise, revocation=0.05, group_grace=600.0).url) as wire:
+    async with dial(serving(authorise=authorise, revocation=0.05, grace=600.0).url) as wire:
         await wire.init()
         await join(wire)
         granted.clear()
@@ -259,7 +259,7 @@ async def test_places_that_are_none_are_refused_and_calls_of_others_are_ignored(
 async def test_calls_are_bounded_and_done_before_the_consumer_leaves(work, group, log, until):
     """What a client says last counts, although its connection ends behind it."""
     put(log, *"123")
-    async with work(group_calls=2, group_grace=600.0) as wire:
+    async with work(group_calls=2, grace=600.0) as wire:
         await wire.init()
         await join(wire)
         deliveries = await given(wire, 3)
@@ -278,7 +278,7 @@ async def test_calls_are_bounded_and_done_before_the_consumer_leaves(work, group
 
 
 async def test_a_server_that_stops_lets_its_consumers_leave(serving, dial, group, log):
-    server = serving(authorise=WORKER, group_grace=600.0)
+    server = serving(authorise=WORKER, grace=600.0)
     async with dial(server.url) as wire, dial(server.url) as away:
         await away.init()
         await join(away)

@@ -16,7 +16,7 @@ from transports.quotas.pool import Pools
 from transports.server.change_driver import ChangeDriver
 from transports.server.slot_leases import SlotLeases
 
-LIMITS = Limits(slot_grace=3_600.0)
+LIMITS = Limits(grace=3_600.0)
 ACCESS = Access(authorise=Grant({LogAction.CONSUME}, slots=["stock"]))
 DEADLINE = 60.0
 STEP = st.tuples(

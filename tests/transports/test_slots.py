@@ -77,7 +77,7 @@ async def test_what_was_not_delivered_cannot_be_acknowledged(consume, slots, log
 async def test_a_client_that_comes_back_goes_on_with_the_opening_that_it_had(consume, slots, log, until):
     """F74: within the grace time nobody else gets the slot, and what was delivered before counts."""
     put(log, "1", "2")
-    async with consume(slot_grace=600.0) as wire:
+    async with consume(grace=600.0) as wire:
         await wire.init()
         await open_slot(wire)
         first, second = await wire.events(2)
@@ -116,7 +116,7 @@ async def test_the_newer_of_two_connections_of_one_consumer_has_the_slot(consume
 
 async def test_a_slot_is_given_back_when_its_client_stays_away(consume, slots, log, until):
     put(log, "1")
-    async with consume(slot_grace=0.02) as wire:
+    async with consume(grace=0.02) as wire:
         await wire.init()
         await open_slot(wire)
         (event,) = await wire.events(1)
@@ -137,7 +137,7 @@ async def test_a_slot_is_given_back_when_its_client_stays_away(consume, slots, l
 async def test_slots_have_a_bound_where_those_whose_clients_are_away_make_room(consume, slots, log, until):
     log.slots.create("stock-2")
     log.slots.create("stock-3")
-    async with consume(slot_leases=2, slot_grace=600.0) as wire:
+    async with consume(slot_leases=2, grace=600.0) as wire:
         await wire.init()
         await open_slot(wire)
     async with consume() as wire:
@@ -227,7 +227,7 @@ async def test_a_lost_slot_says_so(consume, slots, log):
 
 
 async def test_a_server_that_stops_gives_its_slots_back(serving, dial, slots, log):
-    server = serving(authorise=CONSUMER, slot_grace=600.0)
+    server = serving(authorise=CONSUMER, grace=600.0)
     async with dial(server.url) as wire, dial(server.url) as away:
         await away.init()
         await open_slot(away)
@@ -247,7 +247,7 @@ async def test_a_slot_is_taken_away_with_the_grant(serving, dial, slots, log, un
     def authorise(_principal, _log, _action):
         return Grant({LogAction.CONSUME}, slots=granted)
 
-    server = serving(authorise=authorise, revocation=0.05, slot_grace=600.0)
+    server = serving(authorise=authorise, revocation=0.05, grace=600.0)
     async with dial(server.url) as wire:
         await wire.init()
         await open_slot(wire)
@@ -269,7 +269,7 @@ async def test_heavy_criteria_of_a_slot_are_compiled_on_a_thread(serving, dial, 
         assert [event["key"] for event in await wire.events(2)] == ["1", "2"]
         await wire.send(type="complete", id="a")
         await until(lambda: free(log.slots))
-    async with dial(serving(authorise=CONSUMER, connection_weight=10).url) as wire:
+    async with dial(serving(authorise=CONSUMER, subscription_weight=10, heaviest=1).url) as wire:
         await wire.init()
         assert (await open_slot(wire))["code"] == "TOO_COSTLY"
         await until(lambda: free(log.slots))

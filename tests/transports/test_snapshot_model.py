@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from publishers import Area, ChangeLog, Content, Operation, PageSource, upsert
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_bounds, set_constant, without_bounds
 from tests.harness.entities import apply, replayed, some, state_of
 from tests.harness.scale import LONG, scaled
 from tests.publishers.support import QUICK
@@ -33,7 +33,6 @@ BOUNDS = {
     "resync_checkpoint": 0.001,
     "snapshots": 100,
     "messages_per_second": 10**9,
-    "frames_per_second": 10**9,
 }
 
 
@@ -83,7 +82,7 @@ class Wires:
     def dial(self):
         self.link = link = FakeLink()
         link.taken = 0
-        link.receiver = self.driver(link, Limits(**BOUNDS))
+        link.receiver = self.driver(link, Limits(**without_bounds(BOUNDS)))
         self.greet()
 
     def driver(self, link, limits):
@@ -320,7 +319,8 @@ async def test_rows_and_changes_are_the_state_at_every_position_over_lost_connec
     chance = random.Random(seed)
     set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", chance.choice([1, 3, 7, 1000]))
     set_constant(monkeypatch, "publishers.snapshots.reader._FRAMES", chance.choice([1, 2, 64]))
-    with ChangeLog.open(tmp_path / "shop", **QUICK, state=given == "state", state_interval=0.0) as log:
+    set_bounds(state_interval=0.0)
+    with ChangeLog.open(tmp_path / "shop", **QUICK, state=given == "state") as log:
         if given == "source":
             log.snapshots_from(*(table(log, name, chance.choice([1, 3, 1000])) for name in "abc"))
         for number in range(chance.choice([0, 5, 40])):

@@ -11,7 +11,7 @@ from publishers.errors import PositionMalformed, SnapshotGone, StateIncomplete, 
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from publishers.state.rows import RowPlace
 from publishers.views.view import View
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_bounds, set_constant
 from tests.harness.failing import failing
 from tests.harness.inside import connection_of, link_of, socket_of
 from tests.transports.server.test_change_driver import connect as linked
@@ -29,7 +29,8 @@ ORDERS = [{"entity_types": ["order"]}]
 
 @pytest.fixture
 def log(tmp_path):
-    with ChangeLog.open(tmp_path / "shop", state=True, state_interval=0.0, sync="os") as log:
+    set_bounds(state_interval=0.0)
+    with ChangeLog.open(tmp_path / "shop", state=True, sync="os") as log:
         yield log
 
 

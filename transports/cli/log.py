@@ -2,14 +2,14 @@
 
 import argparse
 import contextlib
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from publishers.errors import InvalidOption, PenstockError
-from publishers.options import KEPT, KIB, MIB, LogOptions, check_kept
+from publishers.option_table import options_of
+from publishers.options import KEPT, LogOptions, check_kept
 from publishers.store.store import ChangeStore
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.disk.modes import kept_readers
@@ -23,10 +23,6 @@ __all__ = ["add_arguments"]
 
 _DONE: Final = 0
 _SETTING: Final = "OPTION=VALUE"
-_UNITS: Final = {
-    "KiB": KIB, "MiB": MIB, "GiB": 1024 * MIB, "TiB": 1024 * 1024 * MIB, "s": 1, "m": 60, "h": 3600, "d": 86400
-}  # fmt: skip
-_NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", re.ASCII)
 _HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
 
 
@@ -177,13 +173,8 @@ def _setting(text: str) -> tuple[str, Any]:
     name, mark, value = text.partition("=")
     if not mark:
         raise InvalidOption("--set", text, _SETTING)
-    found: Any = {"none": None, "true": True, "false": False}.get(value.lower(), value)
-    number = _NUMBER.fullmatch(value)
-    if name in KEPT and number is not None and "str" not in str(LogOptions.__annotations__[name]):
-        if number[2] and number[2] not in _UNITS:
-            raise InvalidOption(name, value, "a number, alone or with " + ", ".join(_UNITS))
-        found = float(number[1]) if "." in number[1] else int(number[1])
-        found *= _UNITS.get(number[2], 1)
+    option = next((one for one in options_of(LogOptions) if one.name == name), None)
+    found = value if option is None else option.read(value)
     check_kept({name: found})
     return name, found
 

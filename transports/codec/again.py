@@ -11,6 +11,7 @@ from publishers.errors import TooCostly
 from publishers.snapshots.subscription import checked_refresh
 from transports.codec.fields import convert
 from transports.errors import InvalidRequest
+from transports.limits import INLINE_WEIGHT
 
 __all__ = ["AgainRequest"]
 
@@ -25,9 +26,9 @@ class _Payload(msgspec.Struct, frozen=True, rename="camel"):
     entity_types: Annotated[tuple[str, ...], msgspec.Meta(description="a list of names")] = ()
 
 
-def _check_weight(cost: Cost, most: int) -> None:
-    if cost.weight > most:
-        raise TooCostly("inline_weight", cost.weight, most, cost.cheaper)
+def _check_weight(cost: Cost) -> None:
+    if cost.weight > INLINE_WEIGHT:
+        raise TooCostly("inline_weight", cost.weight, INLINE_WEIGHT, cost.cheaper)
 
 
 class AgainRequest(msgspec.Struct, frozen=True):
@@ -44,23 +45,19 @@ class AgainRequest(msgspec.Struct, frozen=True):
     until: str | None = None
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any], most: int) -> "AgainRequest":
-        """Validates the payload of an ``again`` message.
-
-        Args:
-            payload: The payload.
-            most: The most that its criteria may weigh, because they are parsed on an event loop: ``inline_weight``.
+    def of(cls, payload: Mapping[str, Any]) -> "AgainRequest":
+        """Validates the payload of an ``again`` message, whose criteria are parsed on an event loop.
 
         Raises:
             InvalidRequest, InvalidChange: If the value of a field is invalid.
             InvalidCriteria: If a criterion is invalid or has an unknown field.
             InvalidOption: If keys are given without exactly one entity type.
-            TooCostly: If the criteria weigh more than ``most``.
+            TooCostly: If the criteria weigh more than `INLINE_WEIGHT`.
         """
         listed = payload.get("criteria", [])
-        _check_weight(weigh_json(listed, most), most)
+        _check_weight(weigh_json(listed, INLINE_WEIGHT))
         criteria = Criteria.from_json(listed)
-        _check_weight(weigh(criteria), most)
+        _check_weight(weigh(criteria))
         return cls._checked(criteria, payload)
 
     @classmethod

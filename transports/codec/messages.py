@@ -25,7 +25,7 @@ from transports.codec.fields import Credits, LogName, checked_credits, convert
 from transports.codec.slots import SlotRequest
 from transports.codec.starts import VERSION_MAX, asks_for_state, checked_snapshot, start_of
 from transports.errors import InvalidRequest
-from transports.limits import CREDITS_MAX, Limits
+from transports.limits import BATCH_EVENTS, CREDITS_MAX, INLINE_WEIGHT, Limits
 
 __all__ = [
     "Abort",
@@ -256,7 +256,7 @@ class _Batch(msgspec.Struct, frozen=True, rename="camel"):
         linger_ms: Milliseconds to wait for more events.
     """
 
-    max_events: Annotated[int, msgspec.Meta(ge=1, description="a whole number from 1")] | None = None
+    max_events: Annotated[int, msgspec.Meta(ge=1, le=BATCH_EVENTS)] | None = None
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=CREDITS_MAX)] | None = None
     linger_ms: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
 
@@ -283,7 +283,7 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     heartbeat_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] | None = None
     slot: SlotRequest | None = None
 
-    def check(self, payload: Mapping[str, Any], limits: Limits) -> None:
+    def check(self, payload: Mapping[str, Any]) -> None:
         """Checks what its fields do not say by themselves.
 
         Raises:
@@ -291,8 +291,6 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             InvalidDemand: If ``credits`` is out of range.
         """
         checked_credits("credits", self.credits)
-        if (events := self.batch.max_events) is not None and events > limits.batch_events:
-            raise InvalidRequest("batch.maxEvents", events, f"a whole number from 1 to {limits.batch_events}")
         if self.since is not None and self.start is not None:
             raise InvalidRequest("start", self.start, "left out where since is given")
         if self.slot is not None:
@@ -385,13 +383,13 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
         """
         asked = convert(_Payload, payload)
         batch, slot = asked.batch, asked.slot
-        asked.check(payload, limits)
+        asked.check(payload)
         if slot is None and "criteria" not in payload:
             raise InvalidCriteria("criteria", None, "a list of objects; an empty one for everything")
         criteria = payload.get("criteria", [])
         cost = weigh_json(criteria, limits.subscription_weight)
         check_weight(cost, limits)
-        heavy = cost.weight > limits.inline_weight
+        heavy = cost.weight > INLINE_WEIGHT
         start, jump = start_of(asked.start), asked.on_gap == "jump"
         place = start if asked.since is None else asked.since
         stated = asks_for_state(place)

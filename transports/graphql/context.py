@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from publishers.criteria.cost import weigh
 from publishers.criteria.criteria import Criteria
 from publishers.errors import TooCostly
+from publishers.options import MIB
 from publishers.views.view import Content, Images, Integers, View
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
     from transports.limits import Limits
 
-__all__ = ["Context"]
+__all__ = ["HISTORY_BYTES", "Context"]
+
+HISTORY_BYTES: Final = 8 * MIB
+"""Bytes after which a page of history ends; a single larger record is sent alone. The next page continues, and `Limits.answer_bytes` bounds all
+pages of an answer."""
 
 
 @dataclass(slots=True)
@@ -117,4 +122,4 @@ class Context:
             most = self.limits.answer_bytes
             cheaper = "to ask for fewer pages at once"
             raise TooCostly("answer_bytes", most - self.left, most, cheaper, what="bytes of the pages")
-        return min(self.limits.history_bytes, self.left)
+        return min(HISTORY_BYTES, self.left)

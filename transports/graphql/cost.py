@@ -25,30 +25,51 @@ from graphql import (
 )
 
 from publishers.errors import TooCostly
-from transports.limits import Limits
+from publishers.options import KIB
 
-__all__ = ["beyond", "check_document", "check_text", "check_variables", "is_light", "values_of"]
+__all__ = [
+    "DOCUMENT_BYTES",
+    "DOCUMENT_TOKENS",
+    "beyond",
+    "check_document",
+    "check_text",
+    "check_variables",
+    "is_light",
+    "values_of",
+]
 
+DOCUMENT_BYTES: Final = 128 * KIB
+"""Longest document, in characters: large values belong in its variables."""
+
+DOCUMENT_TOKENS: Final = 2_000
+"""Most lexical tokens of a document: they are parsed, which takes most of the time before a document is known."""
+
+VARIABLE_VALUES: Final = 20_000
+"""Most values in the variables of a request; a text counts once per 64 characters, so a message of `Limits.message_bytes` has room for them."""
+
+DOCUMENT: Final = {"aliases": 32, "depth": 32, "fields": 1_000, "fragments": 64, "pairs": 20_000}
+"""The most of each that a document may have: GraphiQL's introspection, the largest document of tools, has 487 fields in 16 levels. Fields and
+fragments count wherever they are spread; ``pairs`` are comparisons of fields with the same response name, weighted by their arguments."""
 _LIGHT: Final = 200  # tokens, and values of variables, up to which a request is prepared on the event loop
 _LIGHT_CHARACTERS: Final = 4096
 _TEXT: Final = 64  # characters of a text that count as one value
 _TOKEN: Final = re.compile(r'"[^"\n]*"|\w+|[^\s\w,]')
 
 
-def check_text(text: str, limits: Limits) -> None:
+def check_text(text: str) -> None:
     """Checks the length of a document, before it is parsed.
 
     Raises:
         TooCostly: If the document is too long.
     """
-    if len(text) > limits.document_bytes:
+    if len(text) > DOCUMENT_BYTES:
         cheaper = "pass large values as variables"
-        raise beyond("document_bytes", len(text), limits, cheaper, "characters of the document")
+        raise beyond("document_bytes", len(text), DOCUMENT_BYTES, cheaper, "characters of the document")
 
 
-def beyond(option: str, found: int, limits: Limits, cheaper: str, what: str) -> TooCostly:
-    """Returns the error of a request that exceeds a limit."""
-    return TooCostly(option, found, getattr(limits, option), f"to {cheaper}", what=what)
+def beyond(bound: str, found: int, limit: int, cheaper: str, what: str) -> TooCostly:
+    """Returns the error of a request that exceeds a bound."""
+    return TooCostly(bound, found, limit, f"to {cheaper}", what=what)
 
 
 def is_light(text: str, variables: Mapping[str, Any] | None) -> bool:
@@ -80,19 +101,19 @@ def values_of(variables: Mapping[str, Any] | None, most: int) -> int:
     return found
 
 
-def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None:
+def check_variables(variables: Mapping[str, Any] | None) -> None:
     """Checks the number of values in variables, before they are coerced.
 
     Raises:
         TooCostly: If there are too many values.
     """
-    found = values_of(variables, limits.variable_values)
-    if found > limits.variable_values:
+    found = values_of(variables, VARIABLE_VALUES)
+    if found > VARIABLE_VALUES:
         cheaper = "divide them among several requests"
-        raise beyond("variable_values", found, limits, cheaper, "values in the variables")
+        raise beyond("variable_values", found, VARIABLE_VALUES, cheaper, "values in the variables")
 
 
-def check_document(node: DocumentNode, limits: Limits) -> None:
+def check_document(node: DocumentNode) -> None:
     """Checks the cost of a document, before it is validated.
 
     Raises:
@@ -100,7 +121,7 @@ def check_document(node: DocumentNode, limits: Limits) -> None:
     """
     definitions = node.definitions
     fragments = [each for each in definitions if isinstance(each, FragmentDefinitionNode)]
-    count = _Count(fragments, limits)
+    count = _Count(fragments)
     count.fragments(len(fragments))
     # Validation covers fragments that no operation spreads, too.
     for each in definitions:
@@ -136,8 +157,7 @@ class _Place:
 class _Count:
     """The running costs of one document."""
 
-    def __init__(self, fragments: list[FragmentDefinitionNode], limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, fragments: list[FragmentDefinitionNode]) -> None:
         self._spread = {each.name.value: each for each in fragments}
         self._fields = self._aliases = self._pairs = 0
         self._weights: dict[int, int] = {}  # by identity of the field node; contains the fields seen so far
@@ -190,10 +210,9 @@ class _Count:
         self._check("pairs", self._pairs, "select a field once in each place")
 
     def _check(self, what: str, found: int, cheaper: str) -> None:
-        option = f"document_{what}"
-        limit: int = getattr(self._limits, option)
+        limit = DOCUMENT[what]
         if found > limit:
-            raise beyond(option, found, self._limits, cheaper, f"{_WORDS[what]} of the document")
+            raise beyond(f"document_{what}", found, limit, cheaper, f"{_WORDS[what]} of the document")
 
 
 _WORDS: Final = {

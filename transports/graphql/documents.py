@@ -20,9 +20,9 @@ from graphql import (
 )
 
 from publishers.errors import TooCostly
-from transports.graphql.cost import beyond, check_document, check_text
+from transports.graphql.cost import DOCUMENT_TOKENS, beyond, check_document, check_text
 from transports.graphql.errors import RequestRefused
-from transports.limits import Limits
+from transports.limits import DOCUMENT_CACHE_BYTES
 
 __all__ = ["Document", "Documents", "essence"]
 
@@ -95,12 +95,10 @@ class Documents:
 
     Args:
         schema: The schema for validation.
-        limits: The bounds of a document and of the cache.
     """
 
-    def __init__(self, schema: GraphQLSchema, limits: Limits) -> None:
+    def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
-        self._limits = limits
         self._kept: OrderedDict[str, tuple[_Read, int]] = OrderedDict()
         self.nbytes: int = 0
         self._lock = threading.Lock()
@@ -115,7 +113,7 @@ class Documents:
             RequestRefused: If the document is invalid.
             TooCostly: If it exceeds a limit.
         """
-        check_text(text, self._limits)
+        check_text(text)
         content = essence(text)
         found = self._find(content) or self._find(_WRONG + text)
         if found is None:
@@ -142,19 +140,19 @@ class Documents:
             replaced = self._kept.pop(key, None)  # another thread may have parsed the same document
             self._kept[key] = found, nbytes
             self.nbytes += nbytes - (0 if replaced is None else replaced[1])
-            while self.nbytes > self._limits.document_cache_bytes:
+            while self.nbytes > DOCUMENT_CACHE_BYTES:
                 _, (_, freed) = self._kept.popitem(last=False)
                 self.nbytes -= freed
 
     def _read(self, text: str) -> "_Read":
         try:
-            node = parse(text, max_tokens=self._limits.document_tokens)
-            check_document(node, self._limits)
+            node = parse(text, max_tokens=DOCUMENT_TOKENS)
+            check_document(node)
             errors = validate(self._schema, node, max_errors=_ERRORS)
         except GraphQLError as error:
             if str(error.message).endswith("tokens. Parsing aborted."):
-                found, cheaper = self._limits.document_tokens + 1, "pass large values as variables"
-                return beyond("document_tokens", found, self._limits, cheaper, "tokens of the document")
+                cheaper, what = "pass large values as variables", "tokens of the document"
+                return beyond("document_tokens", DOCUMENT_TOKENS + 1, DOCUMENT_TOKENS, cheaper, what)
             return RequestRefused([error])
         except TooCostly as error:
             return error

@@ -66,7 +66,7 @@ class Engine:
 
     Args:
         logs: The logs of the server, by name.
-        limits: The bounds of documents and pages.
+        limits: The bounds of answers.
         access: What each principal may do; by default everything but writing.
         appending: The server's shared state for appends; by default one for this engine alone.
         openings: Finds the slots and consumers that clients have open; by default none.
@@ -89,7 +89,7 @@ class Engine:
         self._logs = logs
         self._limits = limits
         self._schema = make_schema()
-        self._documents = Documents(self._schema, limits)
+        self._documents = Documents(self._schema)
         self._id = next(_ids)
 
     def prepare(
@@ -109,7 +109,7 @@ class Engine:
         if query is None:
             raise not_persisted()
         try:
-            check_variables(variables, self._limits)
+            check_variables(variables)
             document = self._documents.read(query)
         except TooCostly as error:
             self.refused += 1
@@ -140,7 +140,7 @@ class Engine:
         if nbytes > most:
             self.refused += 1
             cheaper = "ask for smaller pages, or fewer fields"
-            error = beyond("answer_bytes", nbytes, self._limits, cheaper, "bytes of the answer")
+            error = beyond("answer_bytes", nbytes, most, cheaper, "bytes of the answer")
             result = ExecutionResult(None, [resolver_error(error)])
         return encode_response(result)
 

@@ -221,7 +221,7 @@ def claim_deliveries(
     asked = {"minIdleMs": min_idle_ms, "at": at, "start": start, "limit": limit, "onlyIds": only_ids}
 
     def work(found: "ChangeLog", member: "GroupMember") -> ClaimedRows:
-        claimed: ClaimedDeliveries = read_call("claim", asked, info.context.limits).run(found, member)
+        claimed: ClaimedDeliveries = read_call("claim", asked).run(found, member)
         try:
             return ClaimedRows.of(claimed, found.token)
         except BaseException:
@@ -247,7 +247,7 @@ def pending_deliveries(
     asked = {"consumer": consumer, "start": start, "minIdleMs": min_idle_ms or 0, "limit": limit}
     try:
         _, found, _ = info.context.find_group(group, log)
-        call = read_call("pending", asked, info.context.limits)
+        call = read_call("pending", asked)
         total, rows = call.run(found, found.groups.open(group))
         listed = [PendingDelivery.of(row, str(found.token(row.position))) for row in rows]
         return PendingPage(total=total, rows=listed)
@@ -259,7 +259,7 @@ def _spoken(context: Context, consumer: ConsumerInput, do: str, log: str | None,
     """Carries out a call of a consumer; returns the number of deliveries that it changed."""
 
     def work(found: "ChangeLog", member: "GroupMember") -> int:
-        call = read_call(do, payload, context.limits)
+        call = read_call(do, payload)
         count: int = call.run(found, member)
         if isinstance(call, AckCall) and call.durable:
             member.ack(durable=True)

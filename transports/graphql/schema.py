@@ -64,7 +64,10 @@ if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
     from transports.limits import Limits
 
-__all__ = ["make_schema"]
+__all__ = ["HISTORY_EVENTS", "make_schema"]
+
+HISTORY_EVENTS: Final = 1_000
+"""Most changes in a page of history; the next page continues."""
 
 Criterions = Annotated[
     list[CriterionInput] | None,
@@ -223,7 +226,7 @@ def _history(
     place: Since = None
     try:
         _, found, grant = context.find(log)
-        whole_number("limit", limit, 1, context.limits.history_events)
+        whole_number("limit", limit, 1, HISTORY_EVENTS)
         narrowed_criteria, place = _criteria(criteria, context.limits), _place(found, since, start)
         view, narrowed_criteria = context.view(grant, narrowed_criteria, images, fields, mask, integers)
         page = found.history(

@@ -9,7 +9,13 @@ from transports.http.asgi import Receive
 from transports.limits import Limits
 from transports.quotas.shared_bytes import Charge, SharedBytes
 
-__all__ = ["Bodies", "Left", "Refused"]
+__all__ = ["BODY_RATE", "BODY_TIMEOUT", "Bodies", "Left", "Refused"]
+
+BODY_RATE: Final = 1024
+"""Least bytes a second of a longer body, on average over each `Limits.request_timeout` in which the server waits for it: a modem's."""
+
+BODY_TIMEOUT: Final = 600.0
+"""Most seconds that the server waits for a body, however it comes."""
 
 _CLOSE: Final = (b"connection", b"close")
 
@@ -71,20 +77,20 @@ class Bodies:
 
         declared = headers.get("content-length", "")
         check(int(declared) if declared.isdigit() and len(declared) < 20 else 0)
-        least = max(1, int(limits.body_rate * limits.request_timeout))
+        least = max(1, int(BODY_RATE * limits.request_timeout))
         taken = fresh = 0
         waited = slow = 0.0
         more = True
         while more:
             asked = now()
-            patience = min(limits.request_timeout - slow, limits.body_timeout - waited)
+            patience = min(limits.request_timeout - slow, BODY_TIMEOUT - waited)
             try:
                 async with asyncio.timeout(max(0.0, patience)):
                     message = await receive()
             except TimeoutError:
                 why = (
-                    f"the body came too slowly: {taken} bytes in {waited + now() - asked:.3g} s; send {limits.body_rate} bytes a "
-                    f"second after {limits.request_timeout:g} s, and all of them within {limits.body_timeout:g} s"
+                    f"the body came too slowly: {taken} bytes in {waited + now() - asked:.3g} s; send {BODY_RATE} bytes a "
+                    f"second after {limits.request_timeout:g} s, and all of them within {BODY_TIMEOUT:g} s"
                 )
                 raise Refused(HTTPStatus.REQUEST_TIMEOUT, why, _CLOSE) from None
             if message["type"] == "http.disconnect":

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -12,7 +12,7 @@ from publishers.model.position import Position, PositionToken
 from transports.codec.fields import Text, convert
 from transports.codec.groups import IdleMs
 from transports.errors import InvalidRequest
-from transports.limits import Limits
+from transports.limits import BATCH_EVENTS
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -49,14 +49,6 @@ class ConsumerCall(
     tag_field="do",
 ):
     """A call of a group consumer; the type arguments are what it concerns, its member or its group, and its result."""
-
-    def bounded(self, _limits: Limits, /) -> Self:
-        """Returns the call with the bounds of a connection.
-
-        Raises:
-            InvalidRequest: If it asks for more.
-        """
-        return self
 
     @abstractmethod
     def run(self, log: "ChangeLog", joined: _J, /) -> _A:
@@ -166,15 +158,7 @@ class _Listing(ConsumerCall[_J, _A], frozen=True, kw_only=True):
 
     min_idle_ms: IdleMs = 0
     start: str | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, description="a whole number from 1")] | None = None
-
-    def bounded(self, limits: Limits, /) -> Self:
-        """Returns it with its limit, which ``batch_events`` bounds."""
-        most = limits.batch_events
-        limit = min(_LISTED, most) if self.limit is None else self.limit
-        if limit > most:
-            raise InvalidRequest("limit", limit, f"a whole number from 1 to {most}")
-        return msgspec.structs.replace(self, limit=limit)
+    limit: Annotated[int, msgspec.Meta(ge=1, le=BATCH_EVENTS)] | None = None
 
     def begin(self, log: "ChangeLog") -> Position | None:
         """The position of ``start``."""
@@ -232,20 +216,19 @@ CALLS: Final[Mapping[str, type[ConsumerCall[Any, Any]]]] = {
 """The calls by the names that messages have for them."""
 
 
-def read_call(do: str, payload: Mapping[str, Any], limits: Limits) -> ConsumerCall[Any, Any]:
+def read_call(do: str, payload: Mapping[str, Any]) -> ConsumerCall[Any, Any]:
     """Reads a call of a consumer.
 
     Args:
         do: The name of the call.
         payload: Its arguments.
-        limits: The limits; ``batch_events`` bounds rows and claims.
 
     Raises:
         InvalidRequest: If the call is unknown or the value of a field is wrong.
     """
     if do not in CALLS:
         raise InvalidRequest("do", do, "one of: " + ", ".join(CALLS))
-    return convert(CALLS[do], payload).bounded(limits)
+    return convert(CALLS[do], payload)
 
 
 def _place(log: "ChangeLog", text: str) -> Position:

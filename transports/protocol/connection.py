@@ -21,6 +21,9 @@ from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, 
 
 __all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Send", "ServerConnection", "WireEntry"]
 
+INIT_TIMEOUT: Final = 3.0
+"""Seconds for a client to send ``connection_init``, which it does at once; `Limits.request_timeout` was for the request before it."""
+
 _BURST: Final = 2.0
 
 
@@ -112,7 +115,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         self.phase: ConnectionPhase = ConnectionPhase.OPENED
         self.entries: dict[str, _Entry] = {}
         self.errors: Counter[str] = Counter()
-        self._init_by = now + limits.init_timeout
+        self._init_by = now + INIT_TIMEOUT
         self._tokens = _BURST * limits.messages_per_second
         self._refilled = now
 
@@ -231,7 +234,7 @@ class ServerConnection(ABC, Generic[_Entry]):
     def tick(self, now: float) -> list[Effect]:
         """Does the work that is due."""
         if self.phase is ConnectionPhase.OPENED and now >= self._init_by:
-            waited = f"no connection_init within {self.limits.init_timeout:g} s"
+            waited = f"no connection_init within {INIT_TIMEOUT:g} s"
             return self.close(CloseCode.INIT_TIMEOUT, waited)
         return []
 

@@ -4,7 +4,7 @@ Calls are answered in order of arrival, so a call may rely on the effects of ear
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from transports.codec.groups import JoinRequest, MemberReply
 from transports.codec.messages import Call, encode
@@ -15,9 +15,12 @@ from transports.protocol.connection import Effect, Send, WireEntry
 from transports.protocol.states import EntryStage
 
 if TYPE_CHECKING:
-    from transports.limits import Limits
+    pass
 
-__all__ = ["CallGroup", "ConsumerEntry", "DemandDeliveries", "JoinGroup"]
+__all__ = ["GROUP_CALLS", "CallGroup", "ConsumerEntry", "DemandDeliveries", "JoinGroup"]
+
+GROUP_CALLS: Final = 256
+"""Most unanswered calls of a group consumer, such as acknowledgements; a further one is refused. A client knows it from ``connection_ack``."""
 
 
 class ConsumerEntry(WireEntry):
@@ -33,20 +36,20 @@ class ConsumerEntry(WireEntry):
         super().__init__(name, b'{"type":"deliveries","id":%s,"items":' % encode({"": name})[4:-1])
         self.unanswered: int = 0
 
-    def due(self, _limits: "Limits") -> float:
+    def due(self) -> float:
         """Returns infinity: a consumer has no checkpoints."""
         return math.inf
 
-    def call(self, message: Call, limits: "Limits") -> Effect:
+    def call(self, message: Call) -> Effect:
         """Returns the effect of a call.
 
         Raises:
             TooManyCalls: If too many calls are unanswered.
             InvalidRequest: If a value of the call is invalid.
         """
-        if self.unanswered >= limits.group_calls:
-            raise TooManyCalls(limits.group_calls)
-        call = read_call(message.do, message.payload, limits)
+        if self.unanswered >= GROUP_CALLS:
+            raise TooManyCalls(GROUP_CALLS)
+        call = read_call(message.do, message.payload)
         self.unanswered += 1
         return CallGroup(self, message.n, call)
 

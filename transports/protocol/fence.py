@@ -7,8 +7,18 @@ never answers, only the state of its socket holds events back.
 
 import math
 from collections import deque
+from typing import Final
 
-__all__ = ["Fence"]
+__all__ = ["FENCE_EVENTS", "FENCE_TIMEOUT", "FENCE_WIDTH", "Fence"]
+
+FENCE_EVENTS: Final = 50
+"""Number of events after which a ping asks whether the client has handled them: a message more for each two percent."""
+
+FENCE_WIDTH: Final = 4
+"""Most pings that may be unanswered; no event is sent meanwhile. With `FENCE_EVENTS`, 200 events are on their way, which fill a round trip."""
+
+FENCE_TIMEOUT: Final = 10.0
+"""Seconds without an answer after which a connection stops sending pings: its client does not know them, and would get nothing more."""
 
 
 class Fence:

@@ -27,7 +27,7 @@ from transports.errors import CloseCode, InvalidDemand
 from transports.limits import CREDITS_MAX, Limits
 from transports.problems import Problem, describe
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
-from transports.protocol.fence import Fence
+from transports.protocol.fence import FENCE_EVENTS, FENCE_TIMEOUT, FENCE_WIDTH, Fence
 
 __all__ = ["AskMore", "Execute", "GraphQLSession", "OperationEntry", "Resume"]
 
@@ -90,7 +90,7 @@ class GraphQLSession(ServerConnection[OperationEntry]):
 
     def __init__(self, limits: Limits, *, now: float) -> None:
         super().__init__(limits, now=now)
-        self._fence = Fence(limits.fence_events, limits.fence_width, limits.fence_timeout)
+        self._fence = Fence(FENCE_EVENTS, FENCE_WIDTH, FENCE_TIMEOUT)
 
     # Events of the client.
 

@@ -18,7 +18,22 @@ from transports.protocol.appends import AppendEntry
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.states import EntryStage
 
-__all__ = ["BeginSpool", "DropSpool", "OpenTransactions", "Spool", "TransactionEntry", "WriteSpool"]
+__all__ = [
+    "TRANSACTIONS",
+    "TRANSACTION_IDLE",
+    "BeginSpool",
+    "DropSpool",
+    "OpenTransactions",
+    "Spool",
+    "TransactionEntry",
+    "WriteSpool",
+]
+
+TRANSACTIONS: Final = 4
+"""Most transactions in parts that a connection has begun and not committed: each has a file, and one is enough for a thread of a program."""
+
+TRANSACTION_IDLE: Final = 60.0
+"""Seconds that such a transaction may wait for its next part; then it is dropped, since it holds bytes of ``spooled_bytes``."""
 
 _BOUNDS: Final = ("transaction_bytes", "principal_spooled_bytes", "spooled_bytes")
 _LARGE: Final = "the parts of the transaction have %d bytes, but %s is %d; commit less at once"
@@ -111,8 +126,8 @@ class OpenTransactions:
             TooManyAppends: If too many transactions are open.
             InvalidChange: If its annotations cannot be stored.
         """
-        if len(self._entries) >= self._limits.transactions:
-            raise TooManyAppends("transactions", self._limits.transactions)
+        if len(self._entries) >= TRANSACTIONS:
+            raise TooManyAppends("transactions", TRANSACTIONS)
         entry = self._entries[name] = TransactionEntry(name, request, now, held)
         return entry
 
@@ -166,11 +181,8 @@ class OpenTransactions:
     @property
     def due(self) -> float:
         """The time at which the first transaction has been idle too long; infinite for never."""
-        idle = self._limits.transaction_idle
-        return min((entry.touched + idle for entry in self._entries.values()), default=math.inf)
+        return min((entry.touched + TRANSACTION_IDLE for entry in self._entries.values()), default=math.inf)
 
     def overdue(self, now: float) -> list[TransactionEntry]:
         """Returns the transactions that have been idle too long."""
-        return [
-            entry for entry in self._entries.values() if entry.touched + self._limits.transaction_idle <= now
-        ]
+        return [entry for entry in self._entries.values() if entry.touched + TRANSACTION_IDLE <= now]

@@ -45,14 +45,16 @@ from transports.errors import (
     Violation,
     close_reason,
 )
-from transports.limits import CREDITS_MAX, Limits
+from transports.limits import BATCH_EVENTS, CREDITS_MAX, Limits
 from transports.operations.operation import LogOperation
 from transports.operations.table import read_operation
 from transports.problems import Problem, describe
 from transports.protocol.appends import AppendEntry, AppendWindow, Write
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection
-from transports.protocol.consumers import ConsumerEntry, DemandDeliveries, JoinGroup
+from transports.protocol.consumers import GROUP_CALLS, ConsumerEntry, DemandDeliveries, JoinGroup
 from transports.protocol.parts import (
+    TRANSACTION_IDLE,
+    TRANSACTIONS,
     BeginSpool,
     DropSpool,
     OpenTransactions,
@@ -188,7 +190,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | OrderEntry | ConsumerEn
             self._spend()
             return []  # the consumer has ended meanwhile
         try:
-            return [entry.call(message, self.limits)]
+            return [entry.call(message)]
         except PenstockError as error:
             self._spend()  # a call that is refused at once counts as a control message
             problem = describe(error)
@@ -223,7 +225,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | OrderEntry | ConsumerEn
         try:
             if entry.stage is not EntryStage.ACTIVE:
                 raise InvalidRequest("id", message.id, "that of a subscription for which subscribed was sent")
-            return [AskRows(entry, AgainRequest.of(message.payload, self.limits.inline_weight))]
+            return [AskRows(entry, AgainRequest.of(message.payload))]
         except PenstockError as error:
             return self._end(entry, describe(error))
 
@@ -301,13 +303,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | OrderEntry | ConsumerEn
         limits = {
             "subscriptions": self.limits.subscriptions,
             "credits": CREDITS_MAX,
-            "batchEvents": self.limits.batch_events,
+            "batchEvents": BATCH_EVENTS,
             "messageBytes": self.limits.message_bytes,
             "appends": self.limits.appends,
             "appendBytes": self.limits.append_bytes,
-            "transactions": self.limits.transactions,
+            "transactions": TRANSACTIONS,
             "transactionBytes": self.limits.transaction_bytes,
-            "groupCalls": self.limits.group_calls,
+            "groupCalls": GROUP_CALLS,
         }
         keepalive = round(self.limits.keepalive * 1000)
         payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
@@ -456,19 +458,19 @@ class ServerSession(ServerConnection[SubscriptionEntry | OrderEntry | ConsumerEn
 
     @property
     def _beat(self) -> float:
-        first = min((entry.due(self.limits) for entry in self.entries.values()), default=math.inf)
+        first = min((entry.due() for entry in self.entries.values()), default=math.inf)
         return min(first, self.transactions.due)
 
     def tick(self, now: float) -> list[Effect]:
         """Does the work that is due: ends transactions that have been idle too long."""
         effects = super().tick(now)
         for transaction in self.transactions.overdue(now):
-            effects += self.part_failed(transaction, describe(TransactionIdle(self.limits.transaction_idle)))
+            effects += self.part_failed(transaction, describe(TransactionIdle(TRANSACTION_IDLE)))
         return effects
 
     def overdue(self, now: float) -> list[SubscriptionEntry]:
         """Returns the subscriptions whose checkpoint is due."""
-        found = [entry for entry in self.entries.values() if entry.due(self.limits) <= now]
+        found = [entry for entry in self.entries.values() if entry.due() <= now]
         return [entry for entry in found if isinstance(entry, SubscriptionEntry)]
 
     def checkpoint(

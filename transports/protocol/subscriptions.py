@@ -1,17 +1,19 @@
 """The subscriptions and questions of a connection in the server's machine, and their effects."""
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from transports.codec.again import AgainRequest
 from transports.codec.events import next_head
 from transports.codec.messages import SubscribeRequest
-from transports.limits import Limits
 from transports.operations.operation import LogOperation
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.states import EntryStage
 
-__all__ = ["AckSlot", "AskRows", "Open", "Operate", "OrderEntry", "SubscriptionEntry"]
+__all__ = ["RESYNC_CHECKPOINT", "AckSlot", "AskRows", "Open", "Operate", "OrderEntry", "SubscriptionEntry"]
+
+RESYNC_CHECKPOINT: Final = 1.0
+"""Seconds between checkpoints of a subscription in RESYNC, and after a ``next`` within a transaction: a client that is behind is shown that it moves."""
 
 
 class SubscriptionEntry(WireEntry):
@@ -39,13 +41,13 @@ class SubscriptionEntry(WireEntry):
         self.reported: float = now
         self.checked: float = now
 
-    def due(self, limits: Limits) -> float:
+    def due(self) -> float:
         """Returns the time at which its next checkpoint is due."""
         if self.stage is not EntryStage.ACTIVE:
             return math.inf
         if self.changed:
             return -math.inf
-        soon = limits.resync_checkpoint
+        soon = RESYNC_CHECKPOINT
         if self.resync:  # however many changes are sent, the client also needs the head and the state
             return min(self.reported + self.heartbeat, self.checked + soon)
         return self.reported + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
@@ -79,7 +81,7 @@ class OrderEntry(WireEntry):
 
     __slots__ = ()
 
-    def due(self, _limits: Limits) -> float:
+    def due(self) -> float:
         """Returns infinity: an operation has no checkpoints."""
         return math.inf
 

@@ -18,12 +18,19 @@ from typing import Any, Final, Generic, TypeVar
 
 from publishers.errors import TooCostly
 from transports.errors import GoingAway
-from transports.limits import Limits
+from transports.limits import SCANS_WAITING, Limits, half
 from transports.tcp.shares import SHARES
 
-__all__ = ["Pool", "Pools", "Turn"]
+__all__ = ["APPEND_THREADS", "PREPARE_THREADS", "Pool", "Pools", "Turn"]
 
 _T = TypeVar("_T")
+PREPARE_THREADS: Final = 2
+"""Most threads of a server that parse and validate large GraphQL requests, and parse and compile heavy criteria. They only use the processor,
+under the interpreter's lock: one goes on while the other is a client's that asks for more than others."""
+
+APPEND_THREADS: Final = 4
+"""Most threads of a server that parse, validate and encode appends. They wait for room in the queues of logs, and use the processor otherwise."""
+
 _CHEAPER: Final = "to ask again when others have been answered"
 _LINGER: Final = 1.0  # seconds that a thread waits for more work
 
@@ -103,16 +110,16 @@ class Pools:
 
     def __init__(self, limits: Limits) -> None:
         # Preparation only uses the processor, so no client gets two threads for it.
-        waiting, processor = limits.scans_waiting, limits.late_share
-        self.preparing: Pool = Pool("prepare", limits.prepare_threads, 1, waiting, processor)
-        self.scanning: Pool = Pool("scan", limits.scan_threads, limits.scan_share, waiting, processor)
+        waiting, processor = SCANS_WAITING, limits.late_share
+        self.preparing: Pool = Pool("prepare", PREPARE_THREADS, 1, waiting, processor)
+        most = limits.scan_threads
+        self.scanning: Pool = Pool("scan", most, half(most), waiting, processor)
         # Apart from scanning: an append that waits for room in the queue of a log occupies no thread of readers, and half
         # the threads remain for other clients.
-        most = limits.append_threads
-        self.appending: Pool = Pool("append", most, -(-most // 2), waiting, processor)
+        self.appending: Pool = Pool("append", APPEND_THREADS, half(APPEND_THREADS), waiting, processor)
         self.gathering: Pool = Pool("gather", 1, 1, waiting, processor)
         most = limits.authenticate_threads
-        self.judging: Pool = Pool("judge", most, -(-most // 2), waiting, processor)
+        self.judging: Pool = Pool("judge", most, half(most), waiting, processor)
 
     def close(self) -> None:
         """Ends running work at its next step, and accepts no more."""

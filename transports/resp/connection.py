@@ -8,11 +8,12 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol, cast
 
 from transports.errors import GoingAway
+from transports.limits import HIGH_WATER
 from transports.resp.client import RespClient
 from transports.resp.commands import QUICK, answer
 from transports.resp.errors import reply_of
 from transports.resp.parser import CommandParser, RespViolation
-from transports.resp.port import RespPort
+from transports.resp.port import RESP_ARGUMENTS, RespPort
 from transports.resp.replies import RespError, encode_reply
 from transports.server.tls import shown_by
 from transports.tcp.accepting import SILENT
@@ -20,7 +21,14 @@ from transports.tcp.shares import Charged
 from transports.tcp.sockets import hold_little, send_at_once, unsent_by, wait_above, writer_of
 from transports.tcp.turns import turns_of
 
-__all__ = ["ConnectionKeeper", "RespConnection"]
+__all__ = ["RESP_PIPELINE", "RESP_REFUSALS", "ConnectionKeeper", "RespConnection"]
+
+RESP_REFUSALS: Final = 16
+"""How often a connection may show a wrong token, or send a command without one, before it is closed: each costs an authentication."""
+
+RESP_PIPELINE: Final = 128
+"""Most commands of a connection that are answered in one turn of the event loop, and an eighth of the arguments and empty commands that are
+read in it."""
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _STRANGER_BYTES: Final = 16 * 1024
@@ -61,7 +69,7 @@ class RespConnection(asyncio.Protocol):
         self._limits = port.limits
         self._keeper = keeper
         self._client = RespClient(number)
-        self._parser = CommandParser(self._limits.resp_command_bytes, self._limits.resp_arguments)
+        self._parser = CommandParser(self._limits.resp_command_bytes, RESP_ARGUMENTS)
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._gathered: list[bytes] = []
@@ -107,8 +115,8 @@ class RespConnection(asyncio.Protocol):
         self._client.address = peer[0] if isinstance(peer, tuple) else None
         self._client.peer_certificate = shown_by(made)
         send_at_once(made)
-        hold_little(made, self._limits.high_water)
-        wait_above(made, self._limits.high_water)
+        hold_little(made, HIGH_WATER)
+        wait_above(made, HIGH_WATER)
         with contextlib.suppress(OSError, AttributeError):  # the peer is gone already
             made.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         refusal = self._keeper.come(self)
@@ -188,7 +196,7 @@ class RespConnection(asyncio.Protocol):
             self._await_rest()
 
     async def _answer_all(self) -> None:
-        pipeline = self._limits.resp_pipeline
+        pipeline = RESP_PIPELINE
         self._parser.steps = _STEPS * pipeline
         answered = 0
         if turns_of(asyncio.get_running_loop()).holds(self._payer(), self._limits.late_share):
@@ -209,7 +217,7 @@ class RespConnection(asyncio.Protocol):
                 await self._flush()  # no finished reply waits for a slow one behind it
             self._gather(await answer(self._port, self._client, words))
             answered += 1
-            if self._client.refusals >= self._limits.resp_refusals:
+            if self._client.refusals >= RESP_REFUSALS:
                 self._client.leaving, self._why = True, "UNAUTHORIZED"
             if self._gathered_bytes >= _GATHERED or answered % pipeline == 0:
                 await self._take_turn()
@@ -219,7 +227,7 @@ class RespConnection(asyncio.Protocol):
         """Sends the gathered replies, and lets other connections have their turn."""
         await self._flush()
         await turns_of(asyncio.get_running_loop()).next(self._payer(), self._limits.late_share)
-        self._parser.steps = _STEPS * self._limits.resp_pipeline
+        self._parser.steps = _STEPS * RESP_PIPELINE
 
     def _payer(self) -> Hashable:
         return self._client.payer
@@ -235,7 +243,7 @@ class RespConnection(asyncio.Protocol):
             if (words := transaction.next()) is not None:
                 return words
             self._client.transaction = None
-        most, arguments = self._limits.resp_command_bytes, self._limits.resp_arguments
+        most, arguments = self._limits.resp_command_bytes, RESP_ARGUMENTS
         known = self._known
         self._parser.most = most if known else min(_STRANGER_BYTES, most)
         self._parser.arguments = arguments if known else min(_STRANGER_ARGUMENTS, arguments)

@@ -18,7 +18,7 @@ from transports.access.grant import Grant, LogAction
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.kora import criteria_of_pattern, kora_event
-from transports.resp.port import RespPort
+from transports.resp.port import RESP_EVENTS, RespPort
 from transports.resp.replies import Encoded, RespError, SimpleString, encode_reply, shown
 from transports.resp.sequence import NEWEST, position_of_sequence, sequence_of
 
@@ -177,7 +177,7 @@ class _Reading:
 async def _read(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
     """``READ key group consumer count [BLOCK ms] [HISTORY]``."""
     named, consumer = _Named.of(given), given.text("consumer")
-    most = min(given.whole("count", 1, _MILLIS_MAX), port.limits.resp_events)
+    most = min(given.whole("count", 1, _MILLIS_MAX), RESP_EVENTS)
     chosen: dict[str, Any] = {"BLOCK": 0, "HISTORY": False}
     given.options(
         {
@@ -306,14 +306,12 @@ async def refuse(port: RespPort, client: RespClient, given: CommandArguments) ->
 async def list_pending(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
     """``CDC.PENDING key group [START sequence] [COUNT n] [CONSUMER name] [MINIDLE ms] [WITHCOUNTS]``."""
     named = _Named.of(given)
-    chosen: dict[str, Any] = {"limit": port.limits.resp_events}
+    chosen: dict[str, Any] = {"limit": RESP_EVENTS}
     counted: list[bool] = []
     given.options(
         {
             "START": lambda: chosen.update(start=position_of_sequence("START", given.raw("START"))),
-            "COUNT": lambda: chosen.update(
-                limit=min(given.whole("COUNT", 1, _MILLIS_MAX), port.limits.resp_events)
-            ),
+            "COUNT": lambda: chosen.update(limit=min(given.whole("COUNT", 1, _MILLIS_MAX), RESP_EVENTS)),
             "CONSUMER": lambda: chosen.update(consumer=given.text("CONSUMER")),
             "MINIDLE": lambda: chosen.update(min_idle=given.whole("MINIDLE", 0, _MILLIS_MAX) / 1000),
             "WITHCOUNTS": lambda: counted.append(True),
@@ -346,7 +344,7 @@ async def claim(port: RespPort, client: RespClient, given: CommandArguments) -> 
         if word == "START":
             chosen[word] = position_of_sequence(word, given.raw(word))
         elif word == "COUNT":
-            chosen[word] = min(given.whole(word, 1, _MILLIS_MAX), port.limits.resp_events)
+            chosen[word] = min(given.whole(word, 1, _MILLIS_MAX), RESP_EVENTS)
         else:
             chosen[word] = True
     await named.check(port, client)

@@ -18,7 +18,7 @@ from transports.quotas.pool import Turn
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.kora import criteria_of_pattern, kora_event
-from transports.resp.port import RespPort
+from transports.resp.port import RESP_EVENTS, RespPort
 from transports.resp.replies import Encoded, encode_reply
 from transports.resp.sequence import NEWEST, position_of_sequence, sequence_of
 
@@ -47,7 +47,7 @@ async def poll(port: RespPort, client: RespClient, given: CommandArguments) -> A
     """
     place = given.raw("sequence")
     since: Position | None = None if place == NEWEST else position_of_sequence("sequence", place)
-    limit = min(given.whole("count", 1, 2**31 - 1), port.limits.resp_events)
+    limit = min(given.whole("count", 1, 2**31 - 1), RESP_EVENTS)
     chosen: dict[str, Any] = {"LOG": None, "MATCH": None, "BLOCK": 0, "RESULT": False}
     given.options(
         {

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from publishers.errors import PenstockError
+from publishers.options import MIB
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction
 from transports.access.principal import Credentials, Principal
@@ -21,7 +22,31 @@ from transports.resp.held_bytes import HeldBytes
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["HoldingConnection", "RespPort"]
+__all__ = [
+    "RESP_ARGUMENTS",
+    "RESP_BLOCK",
+    "RESP_CONSUMERS",
+    "RESP_EVENTS",
+    "RESP_REPLY_BYTES",
+    "HoldingConnection",
+    "RespPort",
+]
+
+RESP_ARGUMENTS: Final = 10_000
+"""Most arguments of a command, its name included, and of all commands of a transaction; 10 for a client that is not authenticated. An argument
+costs more memory than its bytes."""
+
+RESP_EVENTS: Final = 10_000
+"""Most events, or rows, of one reply; the client asks again for more."""
+
+RESP_REPLY_BYTES: Final = 4 * MIB
+"""Bytes of changes after which a reply to a poll ends; a single larger record is sent alone."""
+
+RESP_CONSUMERS: Final = 10_000
+"""Most group consumers that a port keeps; the one idle longest has to join again, at no cost to it."""
+
+RESP_BLOCK: Final = 60.0
+"""Longest time in seconds that a command waits, whatever it asks for: a client that is gone for good is noticed by then."""
 
 _T = TypeVar("_T")
 _PREFIX: Final = "stream:"
@@ -83,7 +108,7 @@ class RespPort:
         self.weight: ServerWeight = ServerWeight(limits.criteria_weight)
         self.commands: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self.members: GroupMembers = GroupMembers(limits.resp_consumers)
+        self.members: GroupMembers = GroupMembers(RESP_CONSUMERS)
         self.waiting: int = 0
         self.unfinished: HeldBytes[HoldingConnection] = HeldBytes(
             limits.resp_input_bytes,
@@ -102,13 +127,10 @@ class RespPort:
     @property
     def page_bytes(self) -> int:
         """The bytes after which a page of changes ends, given the unsent bytes."""
-        limits = self.limits
-        left = limits.resp_output_bytes - self.unsent.total
-        if left < _SHARE * limits.resp_reply_bytes:
-            left = limits.resp_output_bytes - self.unsent.measured()
-        return max(
-            min(_LEAST, self.limits.resp_reply_bytes), min(left // _SHARE, self.limits.resp_reply_bytes)
-        )
+        left = self.limits.resp_output_bytes - self.unsent.total
+        if left < _SHARE * RESP_REPLY_BYTES:
+            left = self.limits.resp_output_bytes - self.unsent.measured()
+        return max(min(_LEAST, RESP_REPLY_BYTES), min(left // _SHARE, RESP_REPLY_BYTES))
 
     async def principal(self, client: RespClient) -> Principal:
         """Returns the principal of a client; authenticates again if the access data have changed.
@@ -189,7 +211,7 @@ class RespPort:
 
     def until(self, client: RespClient, millis: int) -> float:
         """Returns the time of the event loop until which a command may wait: now, if it is one of a transaction."""
-        waits = 0.0 if client.transaction is not None else min(millis / 1000, self.limits.resp_block)
+        waits = 0.0 if client.transaction is not None else min(millis / 1000, RESP_BLOCK)
         return asyncio.get_running_loop().time() + waits
 
     async def wait(self, client: RespClient, event: asyncio.Event, until: float) -> None:
@@ -217,7 +239,7 @@ class RespPort:
             "criteriaWeight": self.weight.weight,
             "unfinishedBytes": self.unfinished.total,
             "limits": {
-                "consumers": self.limits.resp_consumers,
+                "consumers": RESP_CONSUMERS,
                 "unsentBytes": self.limits.resp_output_bytes,
                 "unfinishedBytes": self.limits.resp_input_bytes,
             },

@@ -141,9 +141,7 @@ class RespServer(ServedPort):
                 "ssl_handshake_timeout": self._limits.request_timeout,
                 "ssl_shutdown_timeout": self._limits.close_timeout,
             }
-        listening = Acceptor(
-            self._socket, self._made, self._limits, self._crowded, refusal=_CROWDED, **secured
-        )
+        listening = Acceptor(self._socket, self._made, self._crowded, refusal=_CROWDED, **secured)
         looking = loop.create_task(self._look_again())
         self._ready.set()
         try:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
-from transports.resp.port import RespPort
+from transports.resp.port import RESP_ARGUMENTS, RespPort
 from transports.resp.replies import Encoded, RespError, SimpleString
 from transports.resp.transaction import RespTransaction
 
@@ -22,7 +22,7 @@ async def begin(port: RespPort, client: RespClient, given: CommandArguments) -> 
     given.done()
     if client.transaction is not None:
         raise RespError("ERR", "MULTI calls can not be nested")
-    client.transaction = RespTransaction(port.limits.resp_command_bytes, port.limits.resp_arguments)
+    client.transaction = RespTransaction(port.limits.resp_command_bytes, RESP_ARGUMENTS)
     return _OK
 
 

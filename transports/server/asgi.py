@@ -30,7 +30,7 @@ from transports.http.caller import Caller
 from transports.http.changes import ChangesEndpoint
 from transports.http.cors import Cors
 from transports.http.scope import client_of, credentials_of, headers_of, path_below
-from transports.limits import Limits
+from transports.limits import Limits, bounds_of
 from transports.problems import describe
 from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
@@ -61,21 +61,6 @@ SUBPROTOCOL: Final = "penstock.v1+json"
 """The sub-protocol token. A client that offers no token gets this protocol; a client that offers only others is refused."""
 
 _TURN: Final = 256  # connections that one turn of the loop inspects
-_BOUNDS: Final = {
-    "connections": "connections",
-    "window": "window",
-    "criteriaWeight": "criteria_weight",
-    "connectionWeight": "connection_weight",
-    "scansWaiting": "scans_waiting",
-    "documentCacheBytes": "document_cache_bytes",
-    "bodyBytes": "body_bytes",
-    "appendingBytes": "appending_bytes",
-    "spooledBytes": "spooled_bytes",
-    "expectBytesPerSecond": "expect_bytes_per_second",
-    "slotLeases": "slot_leases",
-    "groupMembers": "group_members",
-}
-"""The ``Limits`` field that bounds each figure."""
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _SERVER: Final = f"penstock/{version()}"
 
@@ -244,7 +229,7 @@ class Application:
             "protocols": dict(self._protocols),
             "ended": dict(self._ended),
             "errors": dict(self._errors),
-            "limits": {name: getattr(self._limits, option) for name, option in _BOUNDS.items()},
+            "limits": bounds_of(self._limits),
             "threads": self._pools.statistics(),
             **self._spark_queries.statistics(),
             **({} if self.redis_port is None else {"resp": dict(self.redis_port())}),

@@ -13,7 +13,7 @@ from typing import Final
 
 from transports.errors import CloseCode, close_reason
 from transports.http.asgi import ASGISend, Receive
-from transports.limits import Limits
+from transports.limits import HIGH_WATER, Limits
 from transports.server.link import Receiver
 
 __all__ = ["FOREIGN", "AsgiLink"]
@@ -86,8 +86,8 @@ class AsgiLink:
         if self._closing is None and not self._aborted.is_set():
             self._queue.append(message)
             self._unsent += len(message)
-            self._paused = self._paused or self._unsent > self._limits.high_water
-            if self._unsent > self._limits.window:
+            self._paused = self._paused or self._unsent > HIGH_WATER
+            if self._unsent > self._limits.window_bytes:
                 self._room.clear()
 
     def flush(self) -> None:
@@ -161,9 +161,9 @@ class AsgiLink:
                 message = self._queue.popleft()
                 await self._send({"type": "websocket.send", "text": message.decode()})
                 self._unsent -= len(message)
-                if self._unsent <= self._limits.window:
+                if self._unsent <= self._limits.window_bytes:
                     self._room.set()
-                if self._paused and self._unsent <= self._limits.high_water // 4:
+                if self._paused and self._unsent <= HIGH_WATER // 4:
                     self._paused = False
                     if self._receiver is not None:
                         self._receiver.drained()

@@ -372,7 +372,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._fail(subscriber, error)
             return
         self._perform(effects)
-        self._arm(subscriber.entry.due(self._limits))
+        self._arm(subscriber.entry.due())
 
     def deliver(self, subscriber: ChangeSubscriber, batch: Batch) -> None:
         """Writes a ``next``."""
@@ -389,7 +389,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             if self._delivered is not None:
                 self._note(batch, subscriber.name)
             if subscriber.entry.unsettled:
-                self._arm(subscriber.entry.due(self._limits))
+                self._arm(subscriber.entry.due())
 
     def rows(self, subscriber: ChangeSubscriber, changes: Sequence[Change]) -> None:
         """Writes a ``next`` with rows and the changes between them."""
@@ -407,7 +407,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             return
         if frame is not None:
             self._link.write(frame)
-            self._arm(subscriber.entry.due(self._limits))
+            self._arm(subscriber.entry.due())
 
     def snapshot(self, subscriber: ChangeSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd) -> None:
         """Writes the messages of a snapshot that are not rows."""
@@ -438,7 +438,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._session.state(
             subscriber.entry, resync=subscription is not None and subscription.state is State.RESYNC
         )
-        self._arm(subscriber.entry.due(self._limits))
+        self._arm(subscriber.entry.due())
 
     def moved(self, subscriber: ChangeSubscriber, *, resync: bool) -> None:
         """Records a change of state for the next checkpoint, or ends a subscription with ``fail_on_lag``."""
@@ -455,7 +455,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._fail(subscriber, Lagged(0 if missed is None else missed))
             return
         self._session.state(entry, resync=resync)
-        self._arm(entry.due(self._limits))
+        self._arm(entry.due())
 
     def gap(self, subscriber: ChangeSubscriber, gap: Gap) -> None:
         """Writes a ``gap``."""

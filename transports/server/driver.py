@@ -23,7 +23,7 @@ from transports.access.grant import Grant, LogAction
 from transports.access.principal import ANONYMOUS, Credentials, Principal
 from transports.appends import payer_of
 from transports.errors import CloseCode, Forbidden, TooManySnapshots, Unauthenticated
-from transports.limits import Limits
+from transports.limits import INLINE_WEIGHT, Limits
 from transports.protocol.connection import (
     Authenticate,
     Cancel,
@@ -350,7 +350,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             make: Makes the feed; its argument says whether to prepare expensive criteria at once.
             scans: Whether making the feed reads the disk. It runs on a thread if it does, or if the criteria are expensive.
         """
-        heavy = cost.weight > self._limits.inline_weight
+        heavy = cost.weight > INLINE_WEIGHT
         work, found = partial(make, heavy), partial(self._found, subscriber)
         if heavy or scans:
             pool = self._pools.scanning if scans else self._pools.preparing
@@ -392,7 +392,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             batch_events=subscriber.batch_events,
             batch_bytes=subscriber.lane.batch_bytes,
         )
-        if cost.weight > self._limits.inline_weight:  # subscribing compiles the criteria
+        if cost.weight > INLINE_WEIGHT:  # subscribing compiles the criteria
             self._jobs.send(self._pools.preparing, subscriber.entry, begin, partial(self._begun, subscriber))
         else:
             begin()

@@ -25,6 +25,7 @@ from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
 from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
+from transports.protocol.fence import FENCE_EVENTS
 from transports.protocol.graphql_ws import AskMore, Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import ConnectionPhase
 from transports.quotas.pool import Turn
@@ -339,13 +340,13 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             raise refused
         if source.slot is None:
             self._weight.take(entry, source.log.name, source.criteria, operation.cost)
-        lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
+        lane = self._outbound.lane(self._limits.batch_bytes, 0)
         subscriber = self._subscribers[entry] = OperationSubscriber(
             self,
             entry,
             lane,
             operation,
-            batch_events=min(_BATCH_EVENTS, most),
+            batch_events=min(_BATCH_EVENTS, FENCE_EVENTS),
             latency=self._latencies.of(source.log),
         )
         if source.slot is not None:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from transports.http.asgi import ASGIMessage, ASGISend, Receive, Scope
 from transports.http.scope import PEER
-from transports.limits import Limits
+from transports.limits import HIGH_WATER, Limits
 from transports.server.tls import shown_by
 from transports.server.watchdog import Watchdog
 from transports.tcp.accepting import SILENT
@@ -33,7 +33,11 @@ from transports.tcp.sockets import (
 )
 from transports.tcp.turns import turns_of
 
-__all__ = ["HttpProtocol"]
+__all__ = ["HEAD_BYTES", "HttpProtocol"]
+
+HEAD_BYTES: Final = 64 * 1024
+"""Most bytes of an HTTP request that are not its body (target, headers, trailers, sizes of chunks), and one more for each byte of its body: what
+browsers and proxies send is a quarter of that. Above it 431, or the connection is aborted."""
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _PIECE: Final = 4096
@@ -120,7 +124,7 @@ class HttpProtocol(HttpToolsProtocol):
             }  # becomes the ``state`` of every scope
         wait_for_all(transport)
         send_at_once(transport)
-        hold_little(transport, 2 * self.limits.high_water)
+        hold_little(transport, 2 * HIGH_WATER)
         read_little(transport, _READ)
         self._wait()
 
@@ -174,8 +178,8 @@ class HttpProtocol(HttpToolsProtocol):
             body = self._body
             self._feed(piece)
             self._beside += len(piece) - max(self._body - body, 0)
-            if self._beside > self.limits.head_bytes + self._body and not self._over:
-                self._refuse(431, b"of a request, at most %d bytes are not its body" % self.limits.head_bytes)
+            if self._beside > HEAD_BYTES + self._body and not self._over:
+                self._refuse(431, b"of a request, at most %d bytes are not its body" % HEAD_BYTES)
         self._rest = b"" if self._over else bytes(rest[at:])
         if self._over:
             return

@@ -11,7 +11,7 @@ from publishers.slots.errors import Fenced
 from transports.access.principal import Principal
 from transports.codec.groups import JoinRequest
 from transports.errors import ConsumerNotJoined, TooManyMembers
-from transports.limits import Limits
+from transports.limits import Limits, half
 from transports.quotas.pool import Pools
 from transports.server.leases import ClientLease, ClientLeases, LeaseHolder, LeaseOpening
 
@@ -78,7 +78,7 @@ class MemberLeases(ClientLeases[HeldMember]):
     """The leases of the group consumers on a server; the key is log, group and name of the consumer.
 
     Args:
-        limits: The limits ``group_members``, ``principal_group_members`` and ``group_grace``.
+        limits: The limits ``group_members`` and ``grace``; clients of one principal have half of the former.
         pools: The thread pools of the server.
         alone: Whether all clients are one principal, which then has no share.
     """
@@ -87,9 +87,9 @@ class MemberLeases(ClientLeases[HeldMember]):
         most = limits.group_members
         super().__init__(
             pools,
-            grace=limits.group_grace,
+            grace=limits.grace,
             most=most,
-            share=most if alone else limits.principal_group_members,
+            share=most if alone else half(most),
             too_many=TooManyMembers,
             fenced=_fenced,
         )

@@ -49,7 +49,7 @@ class Outbound:
         self.executor: LoopExecutor = loop_executor(loop)
         self._link = link
         self._blocked = blocked
-        self._window = limits.window
+        self._window = limits.window_bytes
         self._share = limits.late_share
         self._arrived: deque[tuple[Lane, Task]] = deque()
         self._ready: deque[tuple[Lane, Task]] = deque()

@@ -9,7 +9,7 @@ from publishers.slots.slot import Slot
 from transports.access.principal import Principal
 from transports.codec.slots import SlotRequest
 from transports.errors import SlotNotOpen, TooManySlots
-from transports.limits import Limits
+from transports.limits import Limits, half
 from transports.quotas.pool import Pools
 from transports.server.leases import ClientLease, ClientLeases, LeaseHolder, LeaseOpening
 
@@ -28,7 +28,7 @@ class SlotLeases(ClientLeases[Slot]):
     """The slot leases on a server; the key is log and name of the slot.
 
     Args:
-        limits: The limits ``slot_leases``, ``principal_slot_leases`` and ``slot_grace``.
+        limits: The limits ``slot_leases`` and ``grace``; clients of one principal have half of the former.
         pools: The thread pools of the server.
         alone: Whether all clients are one principal, which then has no share.
     """
@@ -37,9 +37,9 @@ class SlotLeases(ClientLeases[Slot]):
         most = limits.slot_leases
         super().__init__(
             pools,
-            grace=limits.slot_grace,
+            grace=limits.grace,
             most=most,
-            share=most if alone else limits.principal_slot_leases,
+            share=most if alone else half(most),
             too_many=TooManySlots,
             fenced=lambda slot, current: Fenced(slot.name, slot.generation, current),
         )

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.counters import DeliveryStatistics
+from publishers.fanout.service import DISPATCH_THREADS_MAX
 from publishers.fanout.shared_publisher import PublisherState
+from publishers.fanout.weights import ATTACHED_WEIGHT
 from publishers.log.lag import LagStatistics
 from publishers.log.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
 from publishers.slots import SlotStatistics
@@ -28,7 +30,9 @@ _FIGURES: Final = (
     "withheld_bytes snapshot_bytes held_bytes producers lagging detached_count attached_weight match_weight publisher_count "
     "subscription_count"
 )
-_BOUNDS: Final = "ring_events ring_bytes queue_bytes replay_bytes snapshot_bytes reserve_bytes producers attached_weight match_weight"
+_BOUNDS: Final = (
+    "ring_events ring_bytes queue_bytes replay_bytes snapshot_bytes reserve_bytes producers match_weight"
+)
 # The criteria fields that reveal no values.
 _NAMES: Final = frozenset({"areas", "entity_types", "operations"})
 _LISTED: Final = 64
@@ -95,8 +99,9 @@ def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict
         },
         "bounds": {
             **told(log, options, _BOUNDS),
-            "withheldBytes": options.deferred_bytes,
-            "dispatchThreads": options.dispatch_threads_max,
+            "withheldBytes": options.withheld_bytes,
+            "attachedWeight": ATTACHED_WEIGHT,
+            "dispatchThreads": DISPATCH_THREADS_MAX,
         },
         **_lag(log, statistics.lag),
         "holds": [

@@ -143,7 +143,6 @@ class Server(ServedPort):
         return Acceptor(
             sock,
             make,
-            self._limits,
             self.application.count_ended,
             refusal=_CROWDED,
             ssl=ssl,

@@ -24,7 +24,7 @@ from websockets.server import ServerProtocol
 
 from transports.errors import CloseCode, close_reason
 from transports.http.asgi import ASGIMessage, Scope
-from transports.limits import Limits
+from transports.limits import HIGH_WATER, Limits
 from transports.server.frames import frame_head, scope_of
 from transports.server.link import LINK, Receiver
 from transports.server.passthrough import Config, Passthrough, Shared
@@ -41,7 +41,11 @@ from transports.tcp.sockets import (
 )
 from transports.tcp.turns import turns_of
 
-__all__ = ["LinkProtocol"]
+__all__ = ["FRAMES_PER_MESSAGE", "LinkProtocol"]
+
+FRAMES_PER_MESSAGE: Final = 4
+"""WebSocket frames a second, fragments and control frames included, for each of `Limits.messages_per_second`; twice as many in a burst. Above it
+4490: fragments of one byte and empty control frames cost as much as messages."""
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _QUIET: Final = logging.getLogger("penstock.transports.websocket")
@@ -92,7 +96,7 @@ class LinkProtocol(asyncio.Protocol):
         self._unread = bytearray()
         self._events: deque[Request | Response | Frame] = deque()
         self._answers: deque[bytes] = deque()  # of the sans-I/O protocol, to frames that are not handled yet
-        self._frame_rate = max(self.limits.frames_per_second, self.limits.messages_per_second)
+        self._frame_rate = FRAMES_PER_MESSAGE * self.limits.messages_per_second
         self._tokens = float(_BURST * self._frame_rate)
         self._refilled = self.loop.time()
         self._behind = self._flooded = False
@@ -117,9 +121,9 @@ class LinkProtocol(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._write = writer_of(self._transport)
         self.payer = address_of(transport)
-        wait_above(self._transport, self.limits.high_water)
+        wait_above(self._transport, HIGH_WATER)
         send_at_once(transport)
-        hold_little(transport, 2 * self.limits.high_water)
+        hold_little(transport, 2 * HIGH_WATER)
         self._shared.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -317,7 +321,7 @@ class LinkProtocol(asyncio.Protocol):
         left = unsent_by(self._transport)
         if left:
             self._watch.start()
-            if left > self.limits.window and self._reading:
+            if left > self.limits.window_bytes and self._reading:
                 # These bytes are answers to the peer's own messages, or one event above the window: the peer must accept
                 # them before it may send more.
                 self._reading = False

@@ -9,6 +9,7 @@ from typing import Any, Final
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidCriteria, InvalidOption
 from publishers.model.errors import HIDDEN
+from publishers.option_table import options_of
 from publishers.slots.slots import check_slot_name
 from publishers.views.view import Content, View
 from transports.codec.starts import start_of_text
@@ -160,15 +161,12 @@ def _reference(options: ConfigTable) -> SecretReference:
 
 
 _TOP: Final = ("log", "log_name", "state", "lease", "http_kinds", "sinks")
-_OPTIONS: Final = (
-    "batch_changes", "batch_bytes", "linger", "on_reject", "store_every", "take_over", "in_flight", "ordering",
-    "on_failure", "snapshot",
-)  # fmt: skip
+_OPTIONS: Final = tuple(one.name for one in options_of(SinkOptions) if one.kind is not None)
 _COMMON: Final = (
     "name", "kind", "entity_types", "criteria", "start", "content", "images", "fields", "mask", "integers", "retry",
     "dead_letters", *_OPTIONS,
 )  # fmt: skip
-_RETRY: Final = ("first", "limit", "growth", "attempts", "circuit")
+_RETRY: Final = tuple(one.name for one in options_of(RetryPolicy) if one.kind is not None)
 _WEBHOOK: Final = ("url", "secrets", "headers", "profile", "timeout", "compress", "allow")
 _CACHE: Final = ("template", "values", "ttl", "timeout")
 _KAFKA: Final = ("topic", "form", "tombstones", "field_changes", "schema_topic", "settings", "timeout")
@@ -286,7 +284,7 @@ def _options(table: ConfigTable, folder: Path) -> SinkOptions:
     letters = declared.get("dead_letters")
     return SinkOptions(
         criteria=criteria,
-        start=start_of_text("start", str(declared.get("start", "latest"))),
+        since=start_of_text("start", str(declared.get("start", "latest"))),
         view=View.of(Content(declared.get("content", "BODY")), **viewed),
         retry=RetryPolicy(**table.table("retry", _RETRY)),
         dead_letters=None if letters is None else DeadLetterFile(folder / letters),

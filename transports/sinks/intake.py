@@ -160,7 +160,7 @@ class SinkIntake:
     def make(self) -> None:
         """Creates the slot if it does not exist, and notes whether rows come first."""
         there, wanted, note = self._name in self._log.slots, self._options.snapshot, self.notes.current
-        done, start = note.done, self._options.start
+        done, start = note.done, self._options.since
         if start == Start.LATEST:
             start = self._latest
         restored = None if there else self._restored()

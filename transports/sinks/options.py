@@ -2,26 +2,25 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.entities import EntityFilter
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
 from publishers.model.position import Start
-from publishers.options import MIB, check_whole
+from publishers.option_table import check_options
+from publishers.options import MIB
 from publishers.views.view import Content, View
 from transports.sinks.lanes import SinkLanes, SinkOrdering
 from transports.sinks.rejects import DeadLetterStore, OnReject
-from transports.sinks.retry import RetryPolicy, check_seconds
+from transports.sinks.retry import RetryPolicy
 from transports.sinks.sink import Sink
 
 __all__ = ["SinkOptions"]
 
 
-def _check_word(parameter: str, value: object, right: tuple[str, ...]) -> None:
-    if value not in right:
-        raise InvalidOption(parameter, value, " or ".join(map(repr, right)))
+_LEAST_STORE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,7 @@ class SinkOptions:
 
     Attributes:
         criteria: The changes to carry; fixed when the slot is created. None for all changes.
-        start: The first position of a new slot, as ``since`` of ``ChangeLog.changes``.
+        since: The first position of a new slot, as ``since`` of ``ChangeLog.changes``; ``start`` in a file.
         view: The view of the target; a sink that needs certain images overrides the images.
         batch_changes: The most changes of a batch, from 1 to 100,000. Batches are whole transactions; a larger one is split.
         batch_bytes: The most bytes of a batch, from 1; a single change may be larger.
@@ -57,36 +56,30 @@ class SinkOptions:
     """
 
     criteria: Criteria | Criterion | Iterable[Criterion] | None = None
-    start: Any = Start.LATEST
+    since: Any = Start.LATEST
     view: View = field(default_factory=lambda: View(Content.BODY))
-    batch_changes: int = 100
+    batch_changes: Annotated[int, 1, 100_000] = 100
     batch_bytes: int = MIB
-    linger: float = 0.2
+    linger: Annotated[float, 0.0, 60.0] = 0.2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     on_reject: OnReject = "pause"
     dead_letters: DeadLetterStore | None = None
     transform: Callable[[Change], Change | None] | None = None
-    store_every: float = 1.0
+    store_every: Annotated[float, 0.0, 60.0] = 1.0
     take_over: bool = False
-    in_flight: int = 1
+    in_flight: Annotated[int, 1, 64] = 1
     ordering: SinkOrdering = "log"
     on_failure: Literal["pause", "restart", "stop"] = "pause"
     snapshot: Literal["never", "initial", "initial_only", "on_gap"] = "never"
     source: Any = None
 
     def __post_init__(self) -> None:
-        check_whole("batch_changes", self.batch_changes, "a whole number from 1 to 100000", 1, 100_000)
-        check_whole("batch_bytes", self.batch_bytes, "a number of bytes, from 1", 1)
-        check_seconds("linger", self.linger, 0.0, 60.0)
-        if self.store_every != 0 or isinstance(self.store_every, bool):
-            check_seconds("store_every", self.store_every, 0.05, 60.0)
-        check_whole("in_flight", self.in_flight, "a whole number from 1 to 64", 1, 64)
+        check_options(self)
+        if 0 < self.store_every < _LEAST_STORE:
+            raise InvalidOption("store_every", self.store_every, f"0, or seconds from {_LEAST_STORE} to 60")
         right = ("log",) if self.in_flight == 1 else ("key", "none")
-        _check_word("ordering", self.ordering, right)
-        _check_word("on_failure", self.on_failure, ("pause", "restart", "stop"))
-        _check_word("snapshot", self.snapshot, ("never", "initial", "initial_only", "on_gap"))
-        if self.on_reject not in ("pause", "dead_letter", "drop"):
-            raise InvalidOption("on_reject", self.on_reject, "'pause', 'dead_letter' or 'drop'")
+        if self.ordering not in right:
+            raise InvalidOption("ordering", self.ordering, " or ".join(map(repr, right)))
         if (self.on_reject == "dead_letter") is not (self.dead_letters is not None):
             raise InvalidOption(
                 "dead_letters", self.dead_letters, "given with on_reject='dead_letter', and only then"

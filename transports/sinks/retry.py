@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from flow.clock import Clock
 from publishers.errors import (
@@ -16,7 +16,7 @@ from publishers.errors import (
     PositionError,
     SnapshotGone,
 )
-from publishers.options import check_whole
+from publishers.option_table import check_options
 from publishers.slots.errors import Fenced, SlotForked, SlotLost
 from transports.sinks.errors import SinkPlaceLost, TargetUnavailable, shown_error
 
@@ -78,21 +78,16 @@ class RetryPolicy:
         jitter: Returns a number from 0 to 1 for each wait.
     """
 
-    first: float = 1.0
-    limit: float = 30.0
+    first: Annotated[float, 0.001, 86_400.0] = 1.0
+    limit: Annotated[float, 0.001, 86_400.0] = 30.0
     growth: Literal["exponential", "linear"] = "exponential"
     attempts: int | None = None
     circuit: int = 5
     jitter: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
-        check_seconds("first", self.first, 0.001)
+        check_options(self)
         check_seconds("limit", self.limit, self.first)
-        if self.growth not in ("exponential", "linear"):
-            raise InvalidOption("growth", self.growth, "'exponential' or 'linear'")
-        if self.attempts is not None:
-            check_whole("attempts", self.attempts, "a whole number from 1, or None", 1)
-        check_whole("circuit", self.circuit, "a whole number from 1", 1)
 
     def delay(self, failures: int, retry_after: float | None = None) -> float:
         """The wait after so many consecutive failures, from 1; at least what the target asks for, up to an hour."""

@@ -19,7 +19,19 @@ from flow import forks
 from transports.limits import Limits
 from transports.tcp.shares import SHARES
 
-__all__ = ["SILENT", "Acceptor", "SilentConnections", "figures_of_process", "raise_limit", "warn_if_few"]
+__all__ = [
+    "FREE_DESCRIPTORS",
+    "SILENT",
+    "Acceptor",
+    "SilentConnections",
+    "figures_of_process",
+    "raise_limit",
+    "warn_if_few",
+]
+
+FREE_DESCRIPTORS: Final = 128
+"""File descriptors of the process that connections of all ports leave to its logs and files, but at most a quarter of what ``RLIMIT_NOFILE``
+allows; beyond them the connection ends that has been silent for longest. A log needs some ten, and a program has files of its own."""
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _LACKS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -101,7 +113,6 @@ class Acceptor:
     Args:
         listener: The socket.
         make: Makes the protocol of a connection.
-        limits: ``free_descriptors``.
         ended: Called with ``CROWDED`` for each connection that was closed for want of descriptors, with ``TLS_REFUSED`` for each
             whose TLS handshake failed, such as for want of a certificate.
         refusal: What such a client is told, if it is possible.
@@ -112,7 +123,6 @@ class Acceptor:
         self,
         listener: socket.socket,
         make: Callable[[], asyncio.BaseProtocol],
-        limits: Limits,
         ended: Callable[[str], object],
         *,
         refusal: bytes = b"",
@@ -121,7 +131,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._make = make
-        self._free = limits.free_descriptors
+
         self._ended = ended
         self._refusal = b"" if secured.get("ssl") else refusal
         self._secured = secured if secured.get("ssl") else {}
@@ -182,7 +192,7 @@ class Acceptor:
     def _is_crowded(self, connection: socket.socket) -> bool:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return soft != resource.RLIM_INFINITY and connection.fileno() >= soft - min(
-            self._free, soft // _SHARE
+            FREE_DESCRIPTORS, soft // _SHARE
         )
 
     def _refuse(self, connection: socket.socket) -> None:
@@ -268,11 +278,7 @@ def warn_if_few(limits: Limits) -> Limits:
     """Warns, once for the same numbers, if the process may have fewer descriptors than its connections need; returns the limits."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = soft, limits.connections
-    if (
-        soft == resource.RLIM_INFINITY
-        or limits.connections + limits.free_descriptors <= soft
-        or found in _said
-    ):
+    if soft == resource.RLIM_INFINITY or limits.connections + FREE_DESCRIPTORS <= soft or found in _said:
         return limits
     _said.add(found)
     _LOG.warning(

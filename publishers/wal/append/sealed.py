@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from operator import sub
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 from zlib import crc32
 
 from flow import forks
 from publishers.errors import KeyTooLong, TransactionTooLarge
-from publishers.options import LogOptions
+from publishers.options import MIB, LogOptions
 from publishers.wal.disk.filesystem import Data, File, FileSystem, write_all
 from publishers.wal.format.columns import Column, Columns, encode_payload
 from publishers.wal.format.compression import deflate
@@ -32,6 +32,8 @@ from publishers.wal.format.rows import Rows
 from publishers.wal.read.catalog import Location
 
 __all__ = [
+    "MAX_TRANSACTION_BYTES",
+    "MAX_TRANSACTION_CHANGES",
     "Appended",
     "Sealed",
     "SpooledPayloads",
@@ -42,6 +44,12 @@ __all__ = [
     "seal_rows",
     "seal_transaction",
 ]
+
+MAX_TRANSACTION_BYTES: Final = 1024 * MIB
+"""Largest transaction: it is one frame after the other without a commit of others in between, and whoever reads it reads all of it."""
+
+MAX_TRANSACTION_CHANGES: Final = 2**31 - 1
+"""Most changes of a transaction: their indexes have 32 bits in the format."""
 
 _spools = count(1)
 
@@ -309,18 +317,18 @@ def seal_payloads(batches: Iterable[Columns], annotations: bytes, options: LogOp
         )
         changes += payload.count
         total += payload.raw
-        check_bounds(changes, total, options)
+        check_bounds(changes, total)
         yield payload
 
 
-def check_bounds(changes: int, total: int, options: LogOptions) -> None:
+def check_bounds(changes: int, total: int) -> None:
     """Checks the size of a transaction so far.
 
     Raises:
         TransactionTooLarge: If a bound is exceeded.
     """
-    _check("max_transaction_changes", changes, options.max_transaction_changes)
-    _check("max_transaction_bytes", total, options.max_transaction_bytes)
+    _check("max_transaction_changes", changes, MAX_TRANSACTION_CHANGES)
+    _check("max_transaction_bytes", total, MAX_TRANSACTION_BYTES)
 
 
 def _check(option: str, value: int, limit: int) -> None:

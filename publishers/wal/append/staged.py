@@ -116,7 +116,7 @@ def staged_transaction(
         changes += part.changes
         end += sum(payload.length for payload in part.payloads)
     total = sum(payload.raw for payload in payloads)
-    check_bounds(changes, total, options)
+    check_bounds(changes, total)
     size = sum(HEADER_BYTES + padded(payload.length) for payload in payloads)
     identity = NO_PRODUCER if producer is None else producer.bytes
     spool = _StagedFiles(filesystem, directory, files)

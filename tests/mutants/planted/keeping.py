@@ -80,7 +80,7 @@ KEEPING: Final = (
     Fault(
         "F40",
         "publishers/commits/queue.py",
-        "if group and nbytes + first.size > options.group_bytes:",
+        "if group and nbytes + first.size > GROUP_BYTES:",
         "if group:",
         "each commit has a sync of its own",
     ),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flow.executors import INLINE
 from penstock_cdc.mutations import schema
-from publishers import Area, ChangeLog, Content, Criterion, LogOptions, Position, truncate
+from publishers import Area, ChangeLog, Content, Criterion, Position, truncate
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.counters import DeliveryCounters
@@ -223,9 +223,3 @@ def test_what_was_committed_before_the_log_was_opened_is_not_known_in_bytes(tmp_
         probe.wait_for(2)
         wait_until(lambda: log.statistics().subscriptions[0].behind.versions == 4)
         assert log.statistics().subscriptions[0].behind.seconds == pytest.approx(9.0, abs=0.1)
-
-
-@pytest.mark.parametrize("wrong", [-1, 1_000_001, 1.5, "1", None])
-def test_the_bound_of_counted_types_is_checked(wrong):
-    with pytest.raises(ValueError, match="counted_types"):
-        LogOptions(counted_types=wrong)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import threading
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +16,7 @@ from publishers.fanout import publish_gate, weights
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_bounds, set_constant
 from tests.harness.inside import service_of
 from tests.harness.scale import LONG, scaled
 from tests.publishers import detaching
@@ -176,7 +175,7 @@ def test_one_that_has_left_while_it_was_matched_is_not_detached(log):
     log.changes(asking(9, keys={"0"})).subscribe(probe, executor=flow.INLINE)
     fill(log, 1)
     registry = service_of(log).registry
-    registry._options = SimpleNamespace(detach_weight=1)
+    set_bounds(detach_weight=1)
     registry.snapshot(9)  # a commit is being matched
     probe.subscription.cancel()
     assert registry.detach_costly(1) == []

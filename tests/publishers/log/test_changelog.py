@@ -24,6 +24,7 @@ from penstock_cdc.errors import (
 from penstock_cdc.types import PositionToken
 from publishers import ChangeLog, Criterion, LogOptions, Mutation, Operation, Position, truncate, upsert
 from publishers.mutations.mutation import columns_of
+from publishers.wal.format.rows import ROWS_MAX
 from tests.harness.inside import files_of, house_step_of, housekeeping_of, service_of
 from tests.publishers.support import (
     QUICK,
@@ -196,11 +197,13 @@ def test_a_producer_that_is_none_is_refused(log, producer):
 
 def test_a_transaction_above_a_bound_is_refused_and_leaves_nothing():
     """F43, F68."""
-    with opened(max_change_bytes=1024, max_transaction_bytes=4096, max_transaction_changes=5) as log:
+    with opened(
+        max_change_bytes=1024, max_transaction_bytes=4096, max_transaction_changes=ROWS_MAX + 1
+    ) as log:
         for mutations, option in (
             ([upsert("o", "1", {"x": "y" * 2000})], "max_change_bytes"),
             ([upsert("o", "1", {"x": "y" * 900})] * 5, "max_transaction_bytes"),
-            ([order(1)] * 6, "max_transaction_changes"),
+            ([order(1)] * (ROWS_MAX + 2), "max_transaction_changes"),
         ):
             with pytest.raises(TransactionTooLarge, match=option):
                 log.commit(mutations)

@@ -19,6 +19,7 @@ from publishers.errors import (
 )
 from publishers.log.health import HealthStatus, LogHealth
 from publishers.wal import LogWriter
+from tests.harness.constants import set_bounds
 from tests.harness.failing import failing
 from tests.harness.inside import files_of, writer_of
 from tests.publishers.support import fill, opened
@@ -48,7 +49,8 @@ def test_an_open_log_is_sound_and_tells_its_writer_and_the_age_of_its_last_commi
 
 def test_a_follower_that_cannot_look_is_stale(monkeypatch):
     clock = Clock()
-    with opened() as log, ChangeLog.open(log.path, read_only=True, clock=clock, tail_idle=2.0) as follower:
+    set_bounds(tail_idle=2.0)
+    with opened() as log, ChangeLog.open(log.path, read_only=True, clock=clock) as follower:
         failing(monkeypatch, files_of(follower), "refresh", NotALog(follower.path, "x"))
         clock.ahead = 19.0
         assert follower.health().status is HealthStatus.OK

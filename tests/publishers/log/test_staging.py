@@ -12,6 +12,7 @@ from penstock_cdc.mutations import schema
 from publishers import ChangeLog, Content, upsert
 from publishers.log.staging import Staged
 from publishers.mutations.mutation import columns_of
+from tests.harness.constants import set_bounds
 
 
 def rows(*keys):
@@ -157,7 +158,8 @@ def test_a_repetition_writes_nothing(tmp_path):
 
 
 def test_bounds_of_a_transaction_hold_for_all_parts_together(tmp_path):
-    with ChangeLog.open(tmp_path / "log", max_transaction_changes=3) as log:
+    set_bounds(max_transaction_changes=3)
+    with ChangeLog.open(tmp_path / "log") as log:
 
         def stage(staging):
             return Staged([staging.seal(rows("a", "b"), str(part), {}) for part in range(2)], {})

@@ -82,7 +82,7 @@ BOUNDS = {
     "batch_events": 5,
     "replay_bytes": 50_000,
     "queue_bytes": 5_000,
-    "deferred_bytes": 8_000,
+    "withheld_bytes": 8_000,
     "producers": 3,
 }
 
@@ -102,7 +102,7 @@ def test_every_buffer_has_a_bound_a_name_a_default_and_a_metric(monkeypatch):
             "batch_events": subscription.queued,
             "replay_bytes": told.replay_bytes,
             "queue_bytes": told.queue_bytes,
-            "deferred_bytes": told.withheld_bytes,
+            "withheld_bytes": told.withheld_bytes,
             "producers": told.producers,
         }
         for name, value in found.items():

@@ -13,6 +13,7 @@ from publishers.log.housekeeping import Housekeeping
 from publishers.log.tailing import Following
 from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import RealFileSystem
+from tests.harness.constants import set_bounds, without_bounds
 from tests.harness.inside import files_of, following_of, housekeeping_of, notifier_of, peers_of
 from tests.publishers.support import QUICK, Probe, fill, scratch, wait_until
 
@@ -66,7 +67,7 @@ class Room:
 
 
 def following(listener, **options):
-    files, room = Files(), Room(**options)
+    files, room = Files(), Room(**without_bounds(options))
     return Following(files, room, room, listener, room.lost.append), files
 
 
@@ -87,7 +88,7 @@ def test_a_follower_that_is_notified_looks_at_tail_only_now_and_then():
 
 
 def test_who_finds_what_he_was_not_told_of_looks_often_for_a_while():
-    """F51: a lost notification costs one ``tail_idle``, a writer that cannot notify one for each pause of a second."""
+    """F51: a lost notification costs one `TAIL_IDLE`, a writer that cannot notify one for each pause of a second."""
     listener = Listener()
     one, files = following(listener, tail_poll=0.5, tail_idle=7.0)
     listener.notified = [True]
@@ -161,9 +162,10 @@ class Counting(RealFileSystem):
 def test_a_caught_up_reader_is_woken_once_for_a_commit_and_not_without_one():
     """F51: counted, not timed."""
     path, files = scratch() / "log", Counting()
+    set_bounds(tail_idle=3600.0)
     with (
         ChangeLog.open(path, **QUICK) as owner,
-        ChangeLog.open(path, read_only=True, filesystem=files, tail_poll=60.0, tail_idle=3600.0) as log,
+        ChangeLog.open(path, read_only=True, filesystem=files, tail_poll=60.0) as log,
     ):
         probe = Probe(first=10_000)
         log.changes().subscribe(probe)
@@ -190,7 +192,10 @@ def test_a_follower_that_lags_behind_the_rings_is_told_of_the_watermark_only():
     """F28: reading everything into rings would serve nobody; its subscribers read the log."""
     path = scratch() / "log"
     late = {"tail_poll": 60.0, "tail_idle": 3600.0, "ring_bytes": 4096}
-    with ChangeLog.open(path, **QUICK) as owner, ChangeLog.open(path, read_only=True, **late) as log:
+    with (
+        ChangeLog.open(path, **QUICK) as owner,
+        ChangeLog.open(path, read_only=True, **without_bounds(late)) as log,
+    ):
         probe = Probe(first=10_000)
         log.changes().subscribe(probe)
         fill(owner, 200, changes=3)

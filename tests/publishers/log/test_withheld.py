@@ -265,22 +265,22 @@ def test_what_is_withheld_evicts_nothing_that_a_live_cursor_has_not_read():
             assert probe.positions == everything(log)
 
 
-@pytest.mark.parametrize("deferred_bytes", [0, 2000, 10**7])
-def test_beyond_the_bound_subscribers_read_from_the_log(deferred_bytes):
+@pytest.mark.parametrize("withheld_bytes", [0, 2000, 10**7])
+def test_beyond_the_bound_subscribers_read_from_the_log(withheld_bytes):
     """F28, invariants 2 and 12: what is kept of withheld transactions is bounded, and told."""
-    with opened(deferred_bytes=deferred_bytes) as log:
+    with opened(withheld_bytes=withheld_bytes) as log:
         probe = watching(log)
         fill(log, 1)
         for number in range(40):
             log.commit([order(number)], visible=False)
-            assert log.statistics().withheld_bytes <= deferred_bytes
+            assert log.statistics().withheld_bytes <= withheld_bytes
         kept = log.statistics()
         assert (kept.withheld, kept.visible, kept.durable, kept.appended) == (40, 1, 41, 41)
         log.publish(41)
         probe.wait_for(82)
         assert probe.positions == everything(log)
         assert log.statistics().withheld_bytes == log.statistics().withheld == 0
-        assert ("RESYNC" in probe.states) == (deferred_bytes < 10**6)
+        assert ("RESYNC" in probe.states) == (withheld_bytes < 10**6)
 
 
 def test_a_spooled_transaction_can_be_withheld():

@@ -245,7 +245,7 @@ def test_a_place_beyond_the_end_of_its_log_is_damage_and_not_nothing_new(quiet):
 
 
 def test_acknowledgements_are_made_durable_after_a_while_or_after_many():
-    """F85: ``ack_sync`` later at the latest, and at once after ``ack_every`` of them."""
+    """F85: ``ack_sync`` later at the latest, and at once after `ACK_EVERY` of them."""
     with opened(ack_sync=0.01) as log:
         log.slots.create("stock", since="earliest")
         fill(log, 3)

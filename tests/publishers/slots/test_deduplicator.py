@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock_cdc.errors import InvalidOption, PositionMalformed
 from publishers import ChangeLog, Deduplicator, Position, upsert
+from tests.harness.constants import set_bounds
 from tests.publishers.support import fill
 
 LOG = "0" * 31 + "1:3.AAAAAAAAAAE"
@@ -117,7 +118,8 @@ def test_what_is_no_id_is_refused(bad):
 def test_no_row_of_a_snapshot_is_taken_for_a_repeat(tmp_path):
     """F87, F88: all rows of a page have one position, that of the next transaction, which is none either."""
     known, key = Deduplicator(), "k:" * 200
-    with ChangeLog.open(tmp_path / "log", state=True, state_interval=0.0, sync="os") as log:
+    set_bounds(state_interval=0.0)
+    with ChangeLog.open(tmp_path / "log", state=True, sync="os") as log:
         log.commit([upsert("order", one, {}) for one in ("1", "2", key)])
         feed = iter(log.changes(since="state"))
         ids = [log.idempotency_key(next(feed)) for _ in range(3)]

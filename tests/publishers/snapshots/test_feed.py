@@ -16,7 +16,7 @@ from penstock_cdc.errors import (
 from publishers import ChangeLog, Content, Criterion, Operation, Position, View, remove, upsert
 from publishers.errors import SnapshotGone
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_constant, without_bounds
 from tests.harness.inside import service_of, writer_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, Probe, fill, opened, order, wait_until
@@ -302,7 +302,10 @@ def test_what_cannot_be_gone_on_with_is_refused(log, tmp_path):
     ):
         with pytest.raises(PositionMalformed):
             log.changes(since=text)
-    with ChangeLog.open(tmp_path / "other", **QUICK, **STATED) as other, pytest.raises(PositionForeign):
+    with (
+        ChangeLog.open(tmp_path / "other", **without_bounds({**QUICK, **STATED})) as other,
+        pytest.raises(PositionForeign),
+    ):
         other.changes(since=cursor)
     with ChangeLog.open(tmp_path / "plain", **QUICK) as plain, pytest.raises(StateOff):
         plain.changes(since="state")
@@ -312,7 +315,7 @@ def test_what_cannot_be_gone_on_with_is_refused(log, tmp_path):
 
 def test_a_snapshot_that_is_gone_says_so(tmp_path):
     """F89, F92: begin again."""
-    with ChangeLog.open(tmp_path / "log", **{**QUICK, **STATED, **RETAIN}) as log:
+    with ChangeLog.open(tmp_path / "log", **without_bounds({**QUICK, **STATED, **RETAIN})) as log:
         fill(log, 1, 3)
         probe = subscribed(log, snapshot="initial_only")
         wait_until(lambda: probe.completed)
@@ -332,7 +335,7 @@ def test_a_snapshot_that_is_gone_says_so(tmp_path):
 
 
 def test_closing_the_log_ends_a_snapshot(tmp_path):
-    log = ChangeLog.open(tmp_path / "log", **QUICK, **STATED)
+    log = ChangeLog.open(tmp_path / "log", **without_bounds({**QUICK, **STATED}))
     fill(log, 1, 3)
     probe = subscribed(log, first=1)
     wait_until(lambda: probe.changes)

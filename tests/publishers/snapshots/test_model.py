@@ -11,7 +11,7 @@ from publishers import ChangeLog, Content, Criterion, Operation, PageSource, rem
 from publishers.mutations.mutation import flattened
 from publishers.snapshots import SnapshotChange
 from publishers.snapshots.delivery import RowDelivery
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_constant, without_bounds
 from tests.harness.entities import apply, replayed, some, state_of
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, scratch
@@ -97,7 +97,7 @@ class Life:
         if kind != "state":
             rows = chance.choice([1, 3, 7, 1000])
             self.source = [self.table(name, rows, chance.choice([80, 500, 2**20])) for name in "abc"]
-        self.log = ChangeLog.open(self.path, **self.options)
+        self.log = ChangeLog.open(self.path, **without_bounds(self.options))
         self.number = 0
         self.pasts = {}  # the state at a version, which never changes
         self.left = 60  # commits of writers
@@ -216,7 +216,7 @@ class Life:
             self.consumer.crash(self.kept)
         if self.chance.random() < 0.2:
             self.log.close()
-            self.log = ChangeLog.open(self.path, **self.options)
+            self.log = ChangeLog.open(self.path, **without_bounds(self.options))
 
     def judge(self):
         history = self.log.history(since=self.log.oldest, limit=1_000_000, content=Content.BODY).changes

@@ -13,6 +13,7 @@ from publishers import ChangeLog, Content, Criterion, Operation, remove, truncat
 from publishers.mutations.mutation import columns_of
 from publishers.spark import BatchChanged, ChangeSink, ComparisonTooLarge
 from publishers.spark.comparison import BatchComparison, StateReads
+from tests.harness.constants import without_bounds
 from tests.publishers.support import QUICK, opened
 
 pytestmark = pytest.mark.timeout(600)
@@ -29,7 +30,7 @@ ROWS = st.one_of(
 
 @pytest.fixture
 def log(tmp_path):
-    with ChangeLog.open(tmp_path / "log", **QUICK, **STATED) as made:
+    with ChangeLog.open(tmp_path / "log", **without_bounds({**QUICK, **STATED})) as made:
         yield made
 
 

@@ -11,6 +11,7 @@ from penstock_cdc.errors import InvalidOption, LogReadOnly
 from publishers import ChangeLog, Content, Operation
 from publishers.spark import ChangeSink, ConnectRefused, SinkFailed, SinkNameTaken
 from publishers.spark.errors import RowRefused
+from tests.harness.constants import set_bounds
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -208,7 +209,8 @@ def test_a_closed_log_fails_the_query(source, log):
 
 def test_a_transaction_above_the_bound_fails_the_query_naming_the_option(source, tmp_path):
     source.add(*({"id": row, "name": "x" * 100} for row in range(100)))
-    with ChangeLog.open(tmp_path / "small", max_transaction_bytes=2048) as log:
+    set_bounds(max_transaction_bytes=2048)
+    with ChangeLog.open(tmp_path / "small") as log:
         assert "max_transaction_bytes is 2048" in failing(source, ChangeSink(log, entity_type="n", key="id"))
         assert log.head.version == 1
 

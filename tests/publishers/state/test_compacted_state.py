@@ -22,7 +22,7 @@ from penstock_cdc.fields import push, remove_field, set_field
 from penstock_cdc.mutations import copied, expire, schema
 from publishers import Change, ChangeLog, Content, Operation, Position, rekey, remove, truncate, upsert
 from publishers.wal import RealFileSystem
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_constant, without_bounds
 from tests.harness.inside import catalog_of, files_of, thread_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, fill, order, wait_until
@@ -41,7 +41,7 @@ def quiet(caplog):
 
 
 def stated(path, **options):
-    return ChangeLog.open(path, **{**QUICK, **STATED, **options})
+    return ChangeLog.open(path, **without_bounds({**QUICK, **STATED, **options}))
 
 
 def settled(log):

@@ -8,7 +8,7 @@ import pytest
 from publishers import ChangeLog, Position
 from publishers.state import compacted_state
 from publishers.state.pace import Pace
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_constant, without_bounds
 from tests.publishers.support import QUICK, fill, wait_until
 
 BUSY = {"state": True, "state_interval": 0.0, "state_share": 0.001}
@@ -28,7 +28,7 @@ def behind(tmp_path, monkeypatch):
     """A log with 20 versions of which its state has the first one; a writer that pauses is not noticed for an hour."""
     set_constant(monkeypatch, compacted_state, "_LOOK", 3600.0)
     path = tmp_path / "log"
-    with ChangeLog.open(path, **QUICK, **BUSY) as log:
+    with ChangeLog.open(path, **without_bounds({**QUICK, **BUSY})) as log:
         fill(log, 1)
         log.state.wait(1, timeout=60)
     with ChangeLog.open(path, **QUICK) as log:
@@ -63,7 +63,7 @@ def test_the_whole_time_knows_no_rest():
 @pytest.mark.usefixtures("clock")
 def test_while_commits_come_it_takes_one_piece_and_leaves_the_rest_to_the_writer(behind):
     """F126, F146: a piece is one version here, as the clock has it, and the rest after it half an hour."""
-    with ChangeLog.open(behind, **QUICK, **BUSY) as log:
+    with ChangeLog.open(behind, **without_bounds({**QUICK, **BUSY})) as log:
         state = resting(log)
         fill(log, 100)
         told = log.statistics().state
@@ -76,7 +76,7 @@ def test_while_commits_come_it_takes_one_piece_and_leaves_the_rest_to_the_writer
 @pytest.mark.usefixtures("clock")
 def test_whoever_reads_it_ends_its_rest(behind):
     """F146: what is read is a moment behind, and not for as long as commits come."""
-    with ChangeLog.open(behind, **QUICK, **BUSY) as log:
+    with ChangeLog.open(behind, **without_bounds({**QUICK, **BUSY})) as log:
         state = resting(log)
         assert state.position == Position(3)
         assert state.page("order").place >= Position(3)
@@ -87,7 +87,7 @@ def test_whoever_reads_it_ends_its_rest(behind):
 def test_it_catches_up_when_the_writer_pauses(behind, monkeypatch):
     """F146."""
     set_constant(monkeypatch, compacted_state, "_LOOK", 0.001)
-    with ChangeLog.open(behind, **QUICK, **BUSY) as log:
+    with ChangeLog.open(behind, **without_bounds({**QUICK, **BUSY})) as log:
         wait_until(lambda: log.statistics().state.position == log.head)
 
 
@@ -104,7 +104,7 @@ def test_it_catches_up_when_the_writer_pauses(behind, monkeypatch):
 )
 def test_above_its_bounds_it_follows_as_fast_as_it_can(behind, options):
     """F92, F146: what waits for retention is no reason to be lost."""
-    with ChangeLog.open(behind, **QUICK, **{**BUSY, **options}) as log:
+    with ChangeLog.open(behind, **without_bounds({**QUICK, **BUSY, **options})) as log:
         wait_until(lambda: log.statistics().state.position == log.head)
         assert log.statistics().state.batches <= 2
 
@@ -112,9 +112,9 @@ def test_above_its_bounds_it_follows_as_fast_as_it_can(behind, options):
 @pytest.mark.usefixtures("clock")
 def test_closing_the_log_does_not_wait_for_its_rest(behind):
     """F146: what it has not stored, it stores at the next opening."""
-    with ChangeLog.open(behind, **QUICK, **BUSY) as log:
+    with ChangeLog.open(behind, **without_bounds({**QUICK, **BUSY})) as log:
         resting(log)
-    with ChangeLog.open(behind, **QUICK, **BUSY) as log:
+    with ChangeLog.open(behind, **without_bounds({**QUICK, **BUSY})) as log:
         assert log.statistics().state.rebuilds == 0
         log.state.wait(log.visible, timeout=60)
         assert log.state.position == log.head

@@ -69,7 +69,7 @@ def test_a_log_whose_sinks_run_is_not_restored_and_its_sinks_stop_after_a_restor
 
     def running(opened):
         sinks = LogSinks(opened)
-        options = SinkOptions(start="earliest", linger=0.0, store_every=0.05)
+        options = SinkOptions(since="earliest", linger=0.0, store_every=0.05)
         return sinks, sinks.add("files", FileSink(files, "f"), options)
 
     assert run(capsys, "backup", log, tmp_path / "b")[0] == 0

@@ -36,7 +36,7 @@ def asked(how, path):
             yield server.home_url
             return
         with LogSinks(log) as sinks:
-            sinks.add("archive", Target(), SinkOptions(start="earliest", linger=0.0))
+            sinks.add("archive", Target(), SinkOptions(since="earliest", linger=0.0))
             server.application.sinks = lambda: {log.name: sinks.told()}
             yield server.home_url
 

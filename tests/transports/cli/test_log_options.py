@@ -186,7 +186,7 @@ def test_options_are_printed_and_set(tmp_path, capsys):
         ("retain_bytes=5XB", "KiB"),
         ("retain_bytes=1.5", "a whole number"),
         ("segment_bytes=none", "a whole number"),
-        ("segment_bytes=1", "between"),
+        ("segment_bytes=1", "from 65536"),
         ("sync=sometimes", "'always'"),
         ("compress=yes", "True or False"),
         ("ring_events=5", "one of retain_bytes"),

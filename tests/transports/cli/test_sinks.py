@@ -129,7 +129,7 @@ def test_sinks_that_run_are_asked_and_told_over_a_socket(tmp_path, capsys):
     target = Target()
     with ChangeLog.open(tmp_path / "orders", sync="os", fill_step=0, state=True) as log:
         log.commit([upsert("order", "a", {})])
-        options = SinkOptions(start="earliest", linger=0.0)
+        options = SinkOptions(since="earliest", linger=0.0)
         (log.path / "sinks.sock").touch()  # an owner has died
         with LogSinks(log) as sinks, ControlSocket(log.path, sinks):
             runner = sinks.add("archive", target, options)

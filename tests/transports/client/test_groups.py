@@ -44,7 +44,7 @@ def cut(server):
 async def test_a_consumer_goes_on_over_lost_connections_with_its_generation(serving, group, put):
     """F84: what has come is its own, what has not comes again, and each counts as one delivery."""
     put(*map(str, range(40)))
-    server, seen = serving(authorise=WORKER, group_grace=600.0), []
+    server, seen = serving(authorise=WORKER, grace=600.0), []
     async with asyncio.timeout(DEADLINE), connect(server.url, reconnect=QUICK) as remote:
         worker = remote.group("pickers", "w1")
         async with iterate(worker.deliveries(window=4), prefetch=4) as deliveries:

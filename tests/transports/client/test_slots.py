@@ -41,7 +41,7 @@ def cut(server):
 async def test_a_consumer_goes_on_over_lost_connections_with_its_generation(serving, slots, put, log, until):
     """F74: nothing comes twice, and what was acknowledged before counts."""
     put(*map(str, range(40)))
-    server, seen = serving(authorise=CONSUMER, slot_grace=600.0), []
+    server, seen = serving(authorise=CONSUMER, grace=600.0), []
     async with asyncio.timeout(DEADLINE), connect(server.url, reconnect=QUICK) as remote:
         slot = remote.slot("stock")
         async with iterate(slot.changes(window=4), prefetch=4) as changes:

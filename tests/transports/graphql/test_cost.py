@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers.errors import TooCostly
+from tests.harness.constants import set_bounds, without_bounds
 from transports import Limits
 from transports.graphql import cost
 from transports.graphql.cost import check_document, check_text, check_variables, is_light, values_of
@@ -26,12 +27,12 @@ CIRCLES = "query { ...F0 } " + " ".join(
 SAME_ARGUMENTS = "{ " + " ".join(f"__type(name: [{'1 ' * 40}]) {{ name }}" for _ in range(30)) + " }"
 
 
-def counted(text, **limits):
+def counted(text, **bounds):
     """What a document is refused for; None if it is not."""
-    bounds = Limits(**limits)
+    set_bounds(**bounds)
     try:
-        check_text(text, bounds)
-        check_document(parse(text, max_tokens=bounds.document_tokens), bounds)
+        check_text(text)
+        check_document(parse(text, max_tokens=cost.DOCUMENT_TOKENS))
     except TooCostly as error:
         return error.option
     return None
@@ -97,7 +98,7 @@ HONEST = {
 def test_honest_documents_are_taken(engine, text):
     """F147: the bounds are far above what clients send."""
     engine.prepare(text)
-    halves = {name: getattr(Limits(), name) // 2 for name in ("document_pairs", "document_tokens")}
+    halves = {"document_pairs": cost.DOCUMENT["pairs"] // 2, "document_tokens": cost.DOCUMENT_TOKENS // 2}
     assert counted(text, **halves) is None
 
 
@@ -181,9 +182,11 @@ def test_values_are_counted_up_to_a_bound(value):
     whole = values_of(variables, 10**9)
     assert values_of(variables, whole) == whole
     assert values_of(variables, whole - 1) > whole - 1
-    check_variables(variables, Limits(variable_values=whole))
+    set_bounds(variable_values=whole)
+    check_variables(variables)
+    set_bounds(variable_values=whole - 1)
     with pytest.raises(TooCostly):
-        check_variables(variables, Limits(variable_values=whole - 1))
+        check_variables(variables)
 
 
 # What is kept of documents.
@@ -228,7 +231,8 @@ def test_lines_and_columns_of_a_mistake_are_those_of_the_text_that_was_sent(engi
 
 def test_kept_documents_have_a_bound_in_bytes():
     """F147."""
-    documents = Documents(make_schema(), Limits(document_cache_bytes=200_000))
+    set_bounds(document_cache_bytes=200_000)
+    documents = Documents(make_schema())
     for number in range(300):
         documents.read(f"{{ a{number}: logs {{ name }} }}")
         assert documents.nbytes <= 200_000
@@ -244,7 +248,8 @@ def test_kept_documents_have_a_bound_in_bytes():
 
 
 def test_one_that_is_larger_than_all_room_is_read_and_not_kept():
-    documents = Documents(make_schema(), Limits(document_cache_bytes=100))
+    set_bounds(document_cache_bytes=100)
+    documents = Documents(make_schema())
     assert documents.read("{ logs { name } }").node
     assert (len(documents), documents.nbytes) == (0, 0)
 
@@ -291,7 +296,7 @@ def test_the_logs_of_a_server_are_listed_once(engine, monkeypatch):
 
 
 def bounded(log, **limits):
-    return Engine({"shop": log}, Limits(**limits))
+    return Engine({"shop": log}, Limits(**without_bounds(limits)))
 
 
 def test_a_page_ends_at_its_bytes_and_the_next_one_goes_on(log, fill):
@@ -398,4 +403,4 @@ def test_random_documents_cost_a_bounded_number_of_steps(steps):
         )
         steps.clear()
         counted(text, document_tokens=100_000)
-        assert len(steps) <= 4 * Limits().document_fields
+        assert len(steps) <= 4 * cost.DOCUMENT["fields"]

@@ -102,7 +102,7 @@ async def test_a_mutation_right_behind_the_subscription_waits_until_its_consumer
 
 async def test_a_client_that_says_the_same_again_goes_on_with_its_joining(log, serving, graphql, group):
     """F84, F75: over a lost connection: its generation stays, what it has comes again first, and nobody else gets that."""
-    server = serving(authorise=CONSUMER, group_grace=600.0)
+    server = serving(authorise=CONSUMER, grace=600.0)
     async with graphql(server) as wire:
         await wire.init()
         await joined(wire)

@@ -40,7 +40,7 @@ async def acked(wire, cursor, *, slot="stock", opening="one", durable=False):
 @pytest.mark.usefixtures("slot")
 async def test_a_client_that_says_the_same_again_goes_on_with_its_opening(log, serving, graphql):
     """F74, F85: as clients do that connect again; what they acknowledge in between counts."""
-    server = serving(authorise=CONSUMER, slot_grace=600.0)
+    server = serving(authorise=CONSUMER, grace=600.0)
     async with graphql(server) as wire:
         await wire.init()
         await wire.subscribe(KEYS, slot=STOCK)

@@ -3,6 +3,7 @@
 import pytest
 
 from publishers import ChangeLog, Criteria, Criterion, Position, upsert
+from tests.harness.constants import set_bounds
 from transports import Grant, serve
 
 CHANGES = """subscription ($since: Cursor, $start: Start) {
@@ -14,7 +15,8 @@ STATE = {"place": "STATE"}
 
 @pytest.fixture
 def stated(tmp_path):
-    with ChangeLog.open(tmp_path / "stated", state=True, state_interval=0.0, sync="os") as log:
+    set_bounds(state_interval=0.0)
+    with ChangeLog.open(tmp_path / "stated", state=True, sync="os") as log:
         yield log
 
 

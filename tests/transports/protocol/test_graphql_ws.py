@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from tests.harness.constants import without_bounds
 from transports.limits import Limits
 from transports.protocol.connection import Authenticate, Cancel, Close, Demand, Send
 from transports.protocol.graphql_ws import Execute, GraphQLSession, Resume
@@ -14,7 +15,7 @@ QUERY = {"query": "subscription { onChange { key } }"}
 
 
 def opened(**limits):
-    return GraphQLSession(Limits(**limits), now=0.0)
+    return GraphQLSession(Limits(**without_bounds(limits)), now=0.0)
 
 
 def acknowledged(**limits):

@@ -101,8 +101,7 @@ def test_a_part_that_is_refused_ends_its_transaction_and_nothing_else():
     ("limits", "option", "wanted"),
     [
         ({"transaction_bytes": 300}, "transaction_bytes", "TRANSACTION_TOO_LARGE"),
-        ({"spooled_bytes": 300}, "spooled_bytes", "TRANSACTION_TOO_LARGE"),
-        ({"principal_spooled_bytes": 300}, "principal_spooled_bytes", "TRANSACTION_TOO_LARGE"),
+        ({"spooled_bytes": 600}, "principal_spooled_bytes", "TRANSACTION_TOO_LARGE"),
         ({"append_bytes": 200}, "append_bytes", "TOO_MANY_APPENDS"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import redis
 
+from tests.harness.constants import without_bounds
 from transports import Limits
 from transports.resp.server import RespServer, serve_resp
 
@@ -23,7 +24,7 @@ def resp(log: Any) -> Iterator[Callable[..., RespServer]]:
     ) -> RespServer:
         server = serve_resp(
             log if served is None else served,
-            limits=Limits(**limits),
+            limits=Limits(**without_bounds(limits)),
             authenticate=authenticate,
             authorise=authorise,
             tls=tls,

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from tests.harness.constants import set_bounds
 from tests.transports.resp.conftest import DEADLINE
 from transports import Access, Grant, Limits, LogAction
 from transports.quotas.pool import Pools
@@ -188,7 +189,8 @@ def test_a_reply_that_cannot_be_made_ends_its_connection_and_no_other(resp, raw,
 
 def test_pages_become_small_while_clients_take_little():
     """F133: option `resp_output_bytes`; and never so small that nothing goes on."""
-    limits = Limits(resp_output_bytes=100_000_000, resp_reply_bytes=4_000_000)
+    set_bounds(resp_reply_bytes=4_000_000)
+    limits = Limits(resp_output_bytes=100_000_000)
 
     class Connection:
         unsent, address = 0, None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
+from tests.harness.constants import without_bounds
 from tests.harness.inside import connections_of, link_of, loop_of
 from tests.transports.conftest import uvicorn_runs
 from transports import LinkProtocol
@@ -17,7 +18,7 @@ from transports.server.asgi import Application
 
 @contextmanager
 def foreign(log, ws="websockets-sansio", **limits):
-    application = Application(log, limits=Limits(**limits))
+    application = Application(log, limits=Limits(**without_bounds(limits)))
     with uvicorn_runs(application, ws=ws) as (server, port):
         yield f"ws://127.0.0.1:{port}/ws", application, server
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from publishers.fanout.ring import Ring
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from tests.harness.constants import without_bounds
 from tests.harness.failing import failing
 from transports.access.access import Access
 from transports.codec.events import EventEncoder
@@ -54,7 +55,7 @@ def connect(log, *, weight=None, authorise=None, **limits):
     link.receiver = ChangeDriver(
         {"shop": log},
         link,
-        limits=Limits(**limits),
+        limits=Limits(**without_bounds(limits)),
         weight=weight,
         loop=loop,
         server="test",
@@ -136,7 +137,11 @@ async def test_an_event_that_cannot_be_encoded_ends_that_subscription_with_inter
 async def test_the_init_timeout_is_kept_by_the_clock_of_the_loop(log, until):
     link = FakeLink()
     link.receiver = ChangeDriver(
-        {"shop": log}, link, limits=Limits(init_timeout=0.01), loop=asyncio.get_running_loop(), server="test"
+        {"shop": log},
+        link,
+        limits=Limits(**without_bounds({"init_timeout": 0.01})),
+        loop=asyncio.get_running_loop(),
+        server="test",
     )
     await until(lambda: link.closed)
     assert link.closed[0] is CloseCode.INIT_TIMEOUT
@@ -279,8 +284,8 @@ async def test_what_cannot_be_told_of_a_new_subscription_ends_it_with_an_error(
 
 
 async def test_a_failing_timer_closes_the_connection_instead_of_going_silent(log, until, monkeypatch, caplog):
-    link = connect(log, heartbeat=0.01)
-    subscribe(link)
+    link = connect(log)
+    subscribe(link, heartbeatMs=10)
     await until(lambda: any(message["type"] == "subscribed" for message in link.messages))
     monkeypatch.setattr(ChangeDriver, "_checkpoint", lambda *_: {}["secret"])
     await until(lambda: link.closed)

@@ -9,6 +9,7 @@ import pytest
 
 from publishers.errors import TooCostly
 from publishers.log.start import Places
+from tests.harness.constants import without_bounds
 from tests.harness.failing import failing
 from tests.transports.server.test_change_driver import FakeLink, connect, kinds, say, subscribe
 from transports.graphql.execution import Engine
@@ -49,7 +50,7 @@ def ours(log, **limits):
 
 
 def graphql(log, **limits):
-    link, bounds = FakeLink(), Limits(**limits)
+    link, bounds = FakeLink(), Limits(**without_bounds(limits))
     link.receiver = GraphQLDriver(
         Engine({"shop": log}, bounds), link, limits=bounds, loop=asyncio.get_running_loop()
     )

@@ -441,6 +441,6 @@ async def test_under_a_server_that_knows_nothing_of_us_the_protocol_is_as_correc
 async def test_limits_have_bounds():
     from penstock_cdc.errors import InvalidOption
 
-    for name in ("fence_events", "fence_width", "fence_timeout", "document_tokens", "history_events"):
+    for name in ("answer_bytes", "body_bytes", "scan_threads"):
         with pytest.raises(InvalidOption, match=name):
             Limits(**{name: 0})

@@ -137,7 +137,7 @@ async def test_a_reader_that_stood_still_gets_everything_later(serving, graphql,
 
 
 async def test_queries_of_a_client_that_reads_nothing_are_not_run(serving, graphql, fill, until):
-    server = serving(stall_timeout=60.0, keepalive=60.0, high_water=1024, window=256 * 1024)
+    server = serving(stall_timeout=60.0, keepalive=60.0, high_water=1024, window_bytes=256 * 1024)
     fill(1, changes=900, body="z" * 2000)
     async with graphql(server) as stuck:
         await stuck.init()
@@ -163,7 +163,7 @@ async def test_a_connection_that_is_lost_leaves_nothing_behind(serving, graphql,
 
 async def test_queries_that_were_taken_back_leave_nothing_behind(serving, graphql, fill, until):
     fill(1, body="x" * 1000)
-    server = serving(high_water=1, window=200_000, messages_per_second=100_000, fence_timeout=20.0)
+    server = serving(high_water=1, window_bytes=200_000, messages_per_second=100_000, fence_timeout=20.0)
     async with graphql(server) as wire:
         await wire.init()
         (connection,) = connections_of(server.application)

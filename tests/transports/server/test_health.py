@@ -12,7 +12,7 @@ import pytest
 from publishers import ChangeLog, upsert
 from publishers.errors import LogFull
 from publishers.wal.disk.filesystem import RealFile
-from tests.harness.constants import set_constant
+from tests.harness.constants import set_constant, without_bounds
 from tests.harness.failing import failing
 from tests.harness.inside import house_step_of, loop_of, pools_of, service_of
 from tests.publishers.support import QUICK, scratch
@@ -43,7 +43,7 @@ def owned():
 
 @pytest.fixture
 def followed(owned):
-    with ChangeLog.open(owned.path, read_only=True, **SOON) as log:
+    with ChangeLog.open(owned.path, read_only=True, **without_bounds(SOON)) as log:
         yield log
 
 

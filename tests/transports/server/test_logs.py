@@ -11,6 +11,7 @@ import pytest
 
 from penstock_cdc.errors import LogGone, LogReplaced
 from publishers import ChangeLog, ChangeStore, upsert
+from tests.harness.constants import without_bounds
 from tests.publishers.accidents import EACH_ACCIDENT, SHOWN, Site, rename_away, switch_to_another
 from tests.publishers.support import QUICK, fill, scratch, wait_until
 from tests.transports.cli.test_program import one_line
@@ -34,7 +35,7 @@ def site():
 
 @pytest.fixture
 def served(site):
-    with ChangeLog.open(site.path, read_only=True, **SOON) as log, serve(log) as server:
+    with ChangeLog.open(site.path, read_only=True, **without_bounds(SOON)) as log, serve(log) as server:
         yield server
 
 
@@ -101,8 +102,8 @@ async def test_each_subscriber_is_told_on_every_transport(site, served, accident
 async def test_one_log_of_several_that_is_lost_does_not_take_the_others_along(site, dial):
     """F144: the server is degraded, which is not ok either."""
     with (
-        ChangeLog.open(site.path, read_only=True, **SOON) as shop,
-        ChangeLog.open(site.other, read_only=True, **SOON) as other,
+        ChangeLog.open(site.path, read_only=True, **without_bounds(SOON)) as shop,
+        ChangeLog.open(site.other, read_only=True, **without_bounds(SOON)) as other,
         serve({"shop": shop, "other": other}) as server,
     ):
         rename_away(site)
@@ -123,7 +124,10 @@ async def test_a_store_that_is_gone_is_not_taken_for_dropped_logs(tmp_path):
     """F144, E45: a drop is in the system log, and this is not."""
     with ChangeStore.open(tmp_path / "shop", **QUICK) as store:
         store.create("orders").commit([upsert("order", "1", {})])
-    with ChangeStore.open(tmp_path / "shop", read_only=True, **SOON) as store, serve(store) as server:
+    with (
+        ChangeStore.open(tmp_path / "shop", read_only=True, **without_bounds(SOON)) as store,
+        serve(store) as server,
+    ):
         orders = store["orders"]
         os.rename(tmp_path / "shop", tmp_path / "away")
         await asyncio.to_thread(wait_until, lambda: orders.failure and store.failure)
@@ -149,7 +153,10 @@ async def test_one_log_of_a_store_that_is_restored_is_told_and_can_be_opened_ane
     shutil.copytree(path, tmp_path / "backup")
     with ChangeStore.open(tmp_path / "shop", **QUICK) as store:
         fill(store["orders"], 2)
-    with ChangeStore.open(tmp_path / "shop", read_only=True, **SOON) as store, serve(store) as server:
+    with (
+        ChangeStore.open(tmp_path / "shop", read_only=True, **without_bounds(SOON)) as store,
+        serve(store) as server,
+    ):
         orders = store["orders"]
         exchange(path, tmp_path / "backup")
         await asyncio.to_thread(wait_until, lambda: orders.failure)
@@ -167,7 +174,7 @@ async def test_one_log_of_a_store_that_is_restored_is_told_and_can_be_opened_ane
 @pytest.mark.parametrize("waits", [False, True])
 async def test_who_follows_the_name_serves_what_comes_to_it(site, dial, waits):
     """F144: told first, and then served from what is there, which refuses the places of another log."""
-    with FollowedName(site.path, **SOON) as logs, serve(logs) as server:
+    with FollowedName(site.path, **without_bounds(SOON)) as logs, serve(logs) as server:
         assert list(logs) == ["shop"], "the name of the link, whatever it leads to"
         async with dial(server.url) as wire:
             await wire.init()
@@ -198,7 +205,7 @@ async def test_places_go_on_in_a_copy_that_has_them(site, dial):
     """F144: blue and green are copies of one log."""
     shutil.rmtree(site.backup)
     shutil.copytree(site.blue, site.backup)
-    with FollowedName(site.path, **SOON) as logs, serve(logs) as server:
+    with FollowedName(site.path, **without_bounds(SOON)) as logs, serve(logs) as server:
         async with dial(server.url) as wire:
             await wire.init()
             await wire.subscribe(start="earliest", credits=1000)
@@ -218,7 +225,7 @@ def test_the_name_of_a_store_is_followed_too(tmp_path):
         with ChangeStore.open(tmp_path / name, **QUICK) as store:
             store.create(log)
     (tmp_path / "shop").symlink_to(tmp_path / "blue")
-    with FollowedName(tmp_path / "shop", **SOON) as logs:
+    with FollowedName(tmp_path / "shop", **without_bounds(SOON)) as logs:
         assert list(logs) == ["orders"]
         (tmp_path / "new").symlink_to(tmp_path / "green")
         os.replace(tmp_path / "new", tmp_path / "shop")
@@ -230,7 +237,7 @@ def test_the_name_of_a_store_is_followed_too(tmp_path):
 
 def test_what_comes_to_the_name_and_is_no_log_is_waited_out(site, caplog):
     """F144: said once, however long that takes."""
-    with FollowedName(site.path, **SOON) as logs:
+    with FollowedName(site.path, **without_bounds(SOON)) as logs:
         (site.home / "empty").mkdir()
         site.link(site.home / "empty")
         wait_until(lambda: "waiting for a log at" in caplog.text)

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from tests.harness.constants import without_bounds
 from transports.limits import Limits
 from transports.server.outbound import Outbound
 from transports.tcp.shares import SHARES
@@ -41,7 +42,7 @@ class Stream:
 
 
 def make(link, **limits):
-    return Outbound(asyncio.get_running_loop(), link, Limits(**limits))
+    return Outbound(asyncio.get_running_loop(), link, Limits(**without_bounds(limits)))
 
 
 async def turn():
@@ -73,7 +74,7 @@ async def test_nothing_runs_while_the_link_is_paused():
 
 async def test_a_turn_adds_at_most_the_window():
     link, trace = FakeLink(), []
-    outbound = make(link, high_water=100, batch_bytes=200, window=1000)
+    outbound = make(link, high_water=100, window_bytes=1000)
     Stream(outbound, link, "a", trace, size=200, frames=50).wake()
     await turn()
     assert link.unsent == 1000
@@ -162,7 +163,7 @@ async def test_a_lane_takes_a_batch_past_its_line_only_while_nothing_has_to_wait
     assert not lane.busy()
     link.paused = True
     assert lane.busy()
-    link.paused, link.unsent = False, Limits().window
+    link.paused, link.unsent = False, Limits().window_bytes
     assert lane.busy()
     link.unsent = 0
     blocked.append(1)

@@ -228,7 +228,7 @@ async def test_parts_beyond_what_a_principal_may_spool_are_refused(serving, dial
     server = serving(
         authenticate=knowing("ann", "bob"),
         authorise=WRITERS,
-        principal_spooled_bytes=LEAST,
+        spooled_bytes=2 * LEAST,
         append_bytes=3 * LEAST,
     )
     for name in ("ann", "bob"):

@@ -58,7 +58,7 @@ async def test_what_waits_for_a_stalled_client_is_told(serving, dial, fill, log,
         await stuck.subscribe(credits=10**6, content="BODY")
         stuck.socket.transport.pause_reading()
         fill(20, changes=50, body="z" * 10_000)
-        most = server.application._limits.window
+        most = server.application._limits.window_bytes
         await until(lambda: any(one.unsent for one in connections_of(server.application)))
         status, told = await fetch(url)
         assert (status, told["connections"]) == (200, 2)

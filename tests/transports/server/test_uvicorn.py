@@ -74,7 +74,7 @@ async def test_it_serves_on_ipv6_and_wildcards(log, dial):
 
 
 @pytest.mark.parametrize(
-    "limits", [{"subscriptions": 0}, {"keepalive": -1}, {"window": 1000}, {"high_water": "x"}]
+    "limits", [{"subscriptions": 0}, {"keepalive": -1}, {"window_bytes": 1000}, {"late_share": "x"}]
 )
 def test_limits_out_of_bounds_are_refused(limits):
     with pytest.raises(InvalidOption, match=next(iter(limits))):

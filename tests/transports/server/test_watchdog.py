@@ -4,6 +4,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from publishers.fanout.state import State
+from tests.harness.constants import set_bounds
 from tests.harness.inside import connections_of, link_of
 from transports import Limits, serve
 from transports.server.watchdog import Watchdog
@@ -23,7 +24,8 @@ def log(tmp_path):
 @pytest.fixture
 def server(log):
     # The pings of GraphQL are no bound here: the socket alone is.
-    limits = Limits(stall_timeout=60.0, keepalive=60.0, fence_events=10**6)
+    set_bounds(fence_events=10**6)
+    limits = Limits(stall_timeout=60.0, keepalive=60.0)
     with serve(log, limits=limits) as server:
         yield server
 
@@ -53,7 +55,7 @@ async def stall(log, server, stuck, good, until):
     before = log.statistics()
     slow = max(before.subscriptions, key=lambda one: one.lag or 0)
     held = [link_of(connection).unsent for connection in connections_of(server.application)]
-    assert max(held) <= Limits().window, "what is held for it is bounded"
+    assert max(held) <= Limits().window_bytes, "what is held for it is bounded"
     ring = before.publishers[0].ring
     assert (ring.events <= 64, slow.position < ring.start) == (True, True), "nothing is kept for it in memory"
     assert slow.lag > EVENTS // 2, "its cursor lags"

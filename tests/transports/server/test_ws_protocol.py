@@ -11,9 +11,10 @@ import pytest
 import websockets
 from websockets.frames import Close, Frame, Opcode
 
+from tests.harness.constants import without_bounds
 from tests.harness.inside import receiver_of
 from transports.errors import CloseCode
-from transports.limits import Limits
+from transports.limits import HIGH_WATER, Limits
 from transports.server.frames import frame_head
 from transports.server.link import LINK
 from transports.server.ws_protocol import LinkProtocol
@@ -51,7 +52,7 @@ class Host:
         class Protocol(LinkProtocol):
             limits = Limits()
 
-        Protocol.limits = Limits(**limits)
+        Protocol.limits = Limits(**without_bounds(limits))
         self.make = lambda: self.protocols.append(Protocol(config, self.state, {})) or self.protocols[-1]
 
 
@@ -315,7 +316,7 @@ async def test_a_client_that_takes_nothing_is_aborted_by_the_watchdog(until):
         while not link.paused:
             link.write(b"x" * 30_000)
             link.flush()
-        assert link.unsent <= link.limits.high_water + 30_010
+        assert link.unsent <= HIGH_WATER + 30_010
         await until(lambda: recorder.losses == 1)
         await until(lambda: not host.state.connections)
         raw.close()
@@ -382,7 +383,7 @@ async def test_a_client_that_asks_and_never_reads_is_not_read_either(until):
                     await client.send("more" * 20)
                     sent += 1
         await until(lambda: not link._reading)
-        assert link.unsent <= link.limits.window + 20_010
+        assert link.unsent <= link.limits.window_bytes + 20_010
         client.transport.resume_reading()
         for _ in range(sent):
             await client.recv()

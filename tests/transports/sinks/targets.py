@@ -8,6 +8,7 @@ from typing import Any
 
 from publishers import ChangeLog, upsert
 from publishers.views.view import Images
+from tests.harness.constants import without_bounds
 from tests.harness.inside import intake_of, progress_of, target_of
 from tests.publishers.support import wait_until
 from transports.sinks import RetryPolicy, SinkOptions, SinkRunner, SinkState
@@ -116,11 +117,11 @@ class Rig:
     def __init__(self, path: Path, target: Any = None, **options: Any) -> None:
         self.path = path
         self.log_options = {**QUICK, **options.pop("log", {})}
-        self.log = ChangeLog.open(path, **self.log_options)
+        self.log = ChangeLog.open(path, **without_bounds(self.log_options))
         self.clock = options.pop("clock", None) or HandClock()
         self.target = target or Target()
         self.options = {
-            "start": "earliest",
+            "since": "earliest",
             "linger": 0.0,
             "retry": RetryPolicy(jitter=lambda: 1.0),
             **options,

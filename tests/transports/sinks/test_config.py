@@ -79,7 +79,7 @@ def test_every_kind_and_option_may_be_declared(tmp_path, monkeypatch):
     assert isinstance(hook.sink, WebhookSink)
     options = hook.options
     assert options.criteria == Criteria.of(Criterion(entity_types={"order"}, operations={"UPSERT"}))
-    assert options.start is Start.EARLIEST
+    assert options.since is Start.EARLIEST
     assert (options.in_flight, options.ordering, options.on_failure) == (4, "key", "restart")
     assert options.snapshot == "initial"
     assert "ID_SECRET" in repr(hook.sink._oauth)

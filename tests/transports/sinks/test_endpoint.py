@@ -127,7 +127,7 @@ def test_a_sink_that_would_be_there_again_after_a_restart_is_not_dropped(tmp_pat
 def test_they_order_what_a_sink_does(served):
     """F109, F127: each order, and the status that follows."""
     target = Target()
-    served.sinks.add("stock", target, SinkOptions(start="earliest", linger=0.0, store_every=0.05))
+    served.sinks.add("stock", target, SinkOptions(since="earliest", linger=0.0, store_every=0.05))
     served.log.commit([upsert("order", "a", {})])
     wait_until(lambda: target.keys == ["a"])
     assert served.ask("POST", "/sinks/stock/pause")[1]["state"] == "PAUSED"
@@ -168,7 +168,7 @@ def test_the_example_of_a_test_has_the_ids_and_the_position_of_no_change(served,
     served.log.commit([upsert("order", "a", {})])
     with Receiver() as receiver:
         hook = WebhookSink(receiver.url, allow=["127.0.0.0/8", "::1/128"], secrets=["env:HOOK_SECRET"])
-        served.sinks.add("hook", hook, SinkOptions(start="earliest"))
+        served.sinks.add("hook", hook, SinkOptions(since="earliest"))
         assert served.ask("POST", "/sinks/hook/test")[0] == 200
         wait_until(lambda: len(receiver.received) >= 2)
         (example,) = [one for one in receiver.received if "penstock-test" in one.headers]

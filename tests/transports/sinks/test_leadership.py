@@ -42,7 +42,7 @@ class Site:
 
     def __init__(self, log, engine, target, clock, **options):
         self.lease = Lease(SqlLeases(engine, "stock", clock=clock), clock=clock)
-        given = {"start": "earliest", "linger": 0.0, "retry": RetryPolicy(jitter=lambda: 1.0), **options}
+        given = {"since": "earliest", "linger": 0.0, "retry": RetryPolicy(jitter=lambda: 1.0), **options}
         self.runner = SinkRunner(log, "stock", target, SinkOptions(**given), lease=self.lease, clock=clock)
 
     def turn(self, steps=1):

@@ -168,7 +168,7 @@ def test_rows_outside_the_filter_leave_the_target(case, tmp_path, how):
     """F180: rows come first, and repair what has left the filter while the sink was off or its history was lost."""
     story = Story()
     options = {"criteria": OPEN, "log": {"state": True, "state_interval": 0.0}}
-    options |= {"initial": {"snapshot": "initial", "start": "latest"}, "on_gap": {"snapshot": "on_gap"}}.get(
+    options |= {"initial": {"snapshot": "initial", "since": "latest"}, "on_gap": {"snapshot": "on_gap"}}.get(
         how, {}
     )
     with rigged(tmp_path / "log", case.sink(), **options) as rig:

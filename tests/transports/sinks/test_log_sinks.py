@@ -23,7 +23,7 @@ from transports.sinks import (
 from transports.sinks import log_sinks as module
 from transports.telemetry.table import TABLE, samples
 
-AT_ONCE = SinkOptions(start="earliest", linger=0.0, retry=RetryPolicy(first=0.001, limit=0.001))
+AT_ONCE = SinkOptions(since="earliest", linger=0.0, retry=RetryPolicy(first=0.001, limit=0.001))
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_every_metric_of_a_sink_is_where_its_statistics_have_it(log):
     target = Target()
     target.plan = [TargetUnavailable("down")]
     slow = SinkOptions(
-        start="earliest", linger=0.0, retry=RetryPolicy(first=60.0, limit=60.0, jitter=lambda: 1.0)
+        since="earliest", linger=0.0, retry=RetryPolicy(first=60.0, limit=60.0, jitter=lambda: 1.0)
     )
     log.commit([upsert("order", "a", {})])
     with LogSinks(log) as sinks:

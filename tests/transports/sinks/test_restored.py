@@ -331,7 +331,7 @@ def test_a_restored_log_stops_its_sinks_which_go_on_after_the_drill(case, tmp_pa
         settled(rig)
         assert case.values() == {"a", "b", "lost", "lost too"}
     restore(tmp_path / "backup", tmp_path / "log", replace=True)
-    with running(case, tmp_path / "log", start="latest", snapshot=snapshot, log={"state": True}) as rig:
+    with running(case, tmp_path / "log", since="latest", snapshot=snapshot, log={"state": True}) as rig:
         commit(rig, "c", "d", "e")
         assert settled(rig) in STOPPED
         status = rig.runner.statistics()
@@ -401,7 +401,7 @@ def test_where_nothing_is_lost_every_target_gets_the_rest(case, tmp_path, waitin
         rig.log.slots.book.flush()
         backup(tmp_path / "log", tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "log", replace=True)
-    with running(case, tmp_path / "log", start="latest") as rig:
+    with running(case, tmp_path / "log", since="latest") as rig:
         commit(rig, "d")
         state = settled(rig)
         assert state is (SinkState.STREAMING if case.knows else SinkState.LOST)

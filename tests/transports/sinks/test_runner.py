@@ -248,7 +248,7 @@ def test_several_sinks_each_go_at_their_own_pace_while_one_is_down(tmp_path):
     with rigged(tmp_path / "log", criteria=ORDERS) as rig:
         down, good = Target(), Target()
         down.plan = [TargetUnavailable("down")] * 1000
-        options = SinkOptions(criteria=ORDERS, start="earliest", linger=0.0)
+        options = SinkOptions(criteria=ORDERS, since="earliest", linger=0.0)
         with (
             SinkRunner(rig.log, "down", down, options) as first,
             SinkRunner(rig.log, "good", good, options) as second,

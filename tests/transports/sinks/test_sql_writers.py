@@ -32,7 +32,7 @@ class Rows:
     def run(self, log, name, tables=None, **options):
         """Returns the reason for which the sink is paused; None if it has sent everything."""
         sink = SqlSink(f"sqlite:///{self.path}", tables, **{"create_tables": True, **options})
-        runner = SinkRunner(log, name, sink, SinkOptions(start="earliest", linger=0.0), clock=HandClock())
+        runner = SinkRunner(log, name, sink, SinkOptions(since="earliest", linger=0.0), clock=HandClock())
 
         def done():
             runner.step()

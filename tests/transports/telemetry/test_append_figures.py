@@ -5,6 +5,7 @@ import json
 import urllib.request
 
 from publishers import ChangeLog, upsert
+from tests.harness.constants import set_bounds
 from tests.harness.inside import appending_of
 from tests.publishers.support import order
 from tests.transports.http.test_changes import post
@@ -104,7 +105,8 @@ async def test_slots_tell_their_lag_and_how_long_they_last(serving, log, fill):
 
 async def test_the_lag_of_the_compacted_state_is_told(serving, tmp_path):
     """F126, F161: and nothing is told of a log that keeps none."""
-    with ChangeLog.open(tmp_path / "stated", state=True, state_interval=3600.0, sync="os") as log:
+    set_bounds(state_interval=3600.0)
+    with ChangeLog.open(tmp_path / "stated", state=True, sync="os") as log:
         log.commit([order(1)])
         log.state.wait(1, timeout=60)
         log.commit([order(1), order(2)])

@@ -7,6 +7,7 @@ from publishers.errors import KeyTooLong, TransactionTooLarge
 from publishers.wal import Column, Columns, Rows, decode_payload, seal_rows, seal_transaction
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED, NO_PRODUCER
+from tests.harness.constants import set_bounds, without_bounds
 from tests.publishers.wal.logs import OPTIONS, batch, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -83,7 +84,7 @@ def test_several_batches_continue_each_other():
 )
 def test_what_is_too_large_is_refused_by_the_option_that_bounds_it(overrides, given):
     with pytest.raises(TransactionTooLarge) as caught:
-        sealed(*given, settings=options(**overrides))
+        sealed(*given, settings=options(**without_bounds(overrides)))
     ((option, limit),) = overrides.items()
     assert (caught.value.option, caught.value.limit) == (option, limit)
     assert caught.value.value > limit
@@ -147,10 +148,9 @@ def test_a_spool_that_fails_leaves_nothing_behind(disk):
             sealed(*[b"x" * 2000] * 10, settings=options(spool_bytes=3000), spool=disk)
         assert disk.listing(LOG) == []
     disk.faults = {}
+    set_bounds(max_transaction_bytes=9000)
     with pytest.raises(TransactionTooLarge):
-        sealed(
-            *[b"x" * 2000] * 10, settings=options(spool_bytes=3000, max_transaction_bytes=9000), spool=disk
-        )
+        sealed(*[b"x" * 2000] * 10, settings=options(spool_bytes=3000), spool=disk)
     assert disk.listing(LOG) == []
 
 

@@ -29,7 +29,6 @@ OTHERS = {
     "sync": ("interval", "os"),
     "sync_interval": (0.5, 0.25),
     "ack_sync": (0.5, 0.25),
-    "ack_every": (7, 8),
     "segment_bytes": (2**16, 2**17),
     "segment_age": (1000.0, 2000.0),
     "frame_bytes": (2**11, 2**12),
@@ -128,6 +127,22 @@ def test_a_damaged_copy_is_repaired_whether_or_not_the_other_file_is_there(tmp_p
         forget(path)  # as an earlier version left it
     (path / twin).write_bytes(b"{}")
     assert repair(path, write=True).after.verdict is Verdict.SOUND
+
+
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_an_option_that_is_a_constant_by_now_is_no_reason_not_to_open(tmp_path, borrowed):
+    """An earlier version kept it: it stays in the file, and counts for nothing."""
+    path = tmp_path / "log"
+    ChangeLog.open(path).close()
+    write_own(RealFileSystem(), path, {"ack_every": 7, "retain_bytes": 5})
+    with ChangeLog.open(path, borrowed=borrowed) as log:
+        assert (log.options.retain_bytes, hasattr(log.options, "ack_every")) == (5, False)
+    assert own(path)["ack_every"] == 7
+    with ChangeStore.open(tmp_path / "store") as store:
+        store.create("orders", retain_bytes=5)
+        entry = store.entry("orders")
+        entry.options["ack_every"] = 7
+        assert store["orders"].options.retain_bytes == 5
 
 
 def test_what_a_later_version_keeps_stays(tmp_path):
