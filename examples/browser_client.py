@@ -10,10 +10,9 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 
-from penstock_cdc import ChangeLog, serve
+from penstock_cdc import ChangeLog, Page, serve
 
 PAGE = Path(__file__).with_name("browser")
 OPEN = 10  # open orders; each further order closes the oldest
@@ -28,7 +27,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def page(directory: Path) -> Iterator[str]:
     """Serves the pages and the client module from one directory; yields the origin."""
     shutil.copytree(PAGE, directory)
-    shutil.copy(str(resources.files("transports.browser") / "penstock.js"), directory)
+    (directory / "penstock.js").write_bytes(Page.of_client().data)
     handler = functools.partial(Quiet, directory=str(directory))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

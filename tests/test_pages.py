@@ -76,6 +76,8 @@ def test_an_example_imports_one_package(program):
     for node in ast.walk(ast.parse(program.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):  # for `importlib`
+            names += re.findall(r"^(?:publishers|transports)(?:\.\w+)+$", node.value)
         found |= {name for name in names if name.partition(".")[0] in ("flow", "publishers", "transports")}
     assert found == OURS.get(str(program.relative_to(ROOT)), set())
 

@@ -79,6 +79,11 @@ class Page:
             raise InvalidOption("page", file.name, f"a name that ends in {', '.join(_KINDS)}")
         return cls(file.read_bytes(), kind)
 
+    @classmethod
+    def of_client(cls) -> Self:
+        """Returns ``penstock.js``, the client for browsers, for a web server of your own: its ``data`` is the module."""
+        return cls.read(resources.files("transports.browser").joinpath("penstock.js"))
+
     @cached_property
     def etag(self) -> str:
         """The entity tag, a strong one (RFC 9110 §8.8.3)."""

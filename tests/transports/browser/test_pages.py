@@ -8,6 +8,7 @@ from urllib.parse import urljoin
 
 import pytest
 
+import penstock_cdc
 from penstock_cdc.errors import InvalidOption
 from transports import Application, Page
 from transports.browser.pages import _OWN as OWN
@@ -44,6 +45,12 @@ async def test_every_file_is_served_with_its_type_and_a_strict_policy(serving, p
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert not re.search(r"https?:|\*", policy)
+
+
+def test_a_program_gets_the_client_by_the_facade():
+    """For a web server of its own: without naming the package that has the file."""
+    served = find_own("/board/penstock.js")
+    assert penstock_cdc.Page.of_client() == served
 
 
 def test_every_file_that_is_there_is_served():
