@@ -95,6 +95,11 @@ def test_a_list_that_it_takes_over_is_written_out(package):
     assert [ast.literal_eval(one) for one in lists] == [module.__all__]
 
 
+def test_a_log_shows_what_programs_use():
+    """What the transports, Spark and the store use of it besides is behind one attribute."""
+    assert len([name for name in dir(penstock_cdc.ChangeLog) if not name.startswith("_")]) <= 40
+
+
 def test_importing_it_imports_nothing_else():
     """Counted in modules: seconds depend on the machine."""
     code = "import sys, importlib; before = {*sys.modules}; import penstock_cdc; print(*({*sys.modules} - before))"

@@ -182,7 +182,7 @@ class Appending:
         limits, producer = self._limits, RemoteProducer(principal.name, request.producer)
         if not producer.drawn and log.produced(producer) is None:
             since = datetime.now(UTC) - timedelta(seconds=PRODUCER_IDLE)
-            if log.producers_of(principal.name, since) >= limits.producers:
+            if log.serving.producers_of(principal.name, since) >= limits.producers:
                 raise TooManyProducers(limits.producers, PRODUCER_IDLE)
         return producer, request.sequence
 
@@ -202,7 +202,7 @@ class Repetitions:
         """Returns the version; 0 if it lies too far back. Call it on a thread."""
         producer = RemoteProducer(principal.name, request.producer or "")
         if self._log is not log or self._producer != producer or request.sequence not in self._known:
-            self._known = log.versions_of(producer, request.sequence)
+            self._known = log.serving.versions_of(producer, request.sequence)
             self._log, self._producer = log, producer
         return self._known.get(request.sequence, 0)
 

@@ -3,8 +3,8 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from flow.executors import Executor
 from publishers.background import HERE
@@ -65,6 +65,7 @@ class Service:
         closed: Whether the log was closed.
         reason: The error with which every subscription ends; None if the log was closed normally.
         explain: Translates an error of a read into the error for the subscriber, such as that the log was dropped.
+        publish_event: Called with each event of the log in this process, by an upper-case word; of a log of a store only.
         inherited: The error to raise in a child of ``fork``; None in the process that opened the log.
         log_name: The log's name in lines of the logger.
         damage: The first damage that a read has found; None if there is none.
@@ -89,6 +90,7 @@ class Service:
         self.closed: bool = False
         self.reason: Exception | None = None
         self.explain: Callable[[Exception], Exception] = lambda error: error
+        self.publish_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _body: None
         self.inherited: LogForked | None = None
         self.damage: WalCorrupted | None = None
         self._reader = reader

@@ -5,7 +5,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable
-from datetime import datetime
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -36,12 +35,12 @@ from publishers.log.holds import KeepingLog
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
-from publishers.log.staging import Stage
+from publishers.log.serving_port import ServingPort
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.log.timer import SYNC, TIMER, Job
-from publishers.log.transaction_writer import Committing, Labelled, Tracer, TransactionWriter, check_tracer
+from publishers.log.transaction_writer import Committing, Tracer, TransactionWriter, check_tracer
 from publishers.mutations.mutation import Mutation
 from publishers.options import (
     KEEP_HISTORY,
@@ -340,30 +339,10 @@ class ChangeLog(KeepingLog):
             return self._tracer(self.name, commit, batches, **committing)
         return commit(batches, **committing)
 
-    def commit_staged(self, stage: Stage, **committing: Unpack[Labelled]) -> Commit:
-        """``commit`` for changes that other processes seal on storage shared with this one; all parts become one version.
-
-        The owner copies the sealed parts into the log without decoding them. Sealed parts that are not committed, such as
-        those of failed attempts, are removed when this returns, or when the log is opened again; parts that are sealed even
-        later are removed by the next staged commit.
-
-        Args:
-            stage: Called once: makes other processes call ``Staging.seal``, in any number of attempts, and returns the parts to
-                commit with their schema versions. It may itself commit, even those schemas.
-            committing: As for ``commit``, without ``expect``.
-
-        Returns:
-            The outcome; version 0 without any change, because then nothing is committed.
-
-        Raises:
-            InvalidChange: If a schema version was never committed, or was truncated meanwhile.
-            OSError: If a part is missing, or differs from the sealed one; nothing was written.
-            TransactionTooLarge, LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: As ``commit``.
-        """
-        commit = self._writing().commit_staged
-        if self._tracer is not None:
-            return self._tracer(self.name, lambda _, **given: commit(stage, **given), (), **committing)
-        return commit(stage, **committing)
+    @property
+    def serving(self) -> ServingPort:
+        """The log as transports use it; not for programs."""
+        return ServingPort(self.name, self._service, lambda: self._writer()[1], self._writing, self._tracer)
 
     def _writing(self) -> TransactionWriter:
         self._writer()
@@ -374,26 +353,6 @@ class ChangeLog(KeepingLog):
         """Returns the last commit of a producer; None if the producer is unknown or no longer remembered."""
         found = self._writer()[1].producer(producer_id(producer))
         return None if found is None else Produced(found.sequence, found.version)
-
-    def producers_of(self, principal: str, since: datetime) -> int:
-        """Returns the number of producers of a remote principal that have committed since a time."""
-        owner = RemoteProducer(principal, "").id
-        return self._writer()[1].producers_of(owner, int(since.timestamp() * 1e6))
-
-    def admit(self, stopped: threading.Event, stall_timeout: float) -> None:
-        """Waits until no gating subscriber lags more than its ``max_lag``; for writers that can wait.
-
-        Args:
-            stopped: Ends the wait when it is set.
-            stall_timeout: Seconds for which a gating subscriber may make no progress.
-
-        Raises:
-            SubscriberStalled: If a subscriber made no progress for that long; the error names it.
-            AdmissionStopped: If ``stopped`` was set.
-            LogClosed: If the log was closed.
-        """
-        self.check_here()
-        self._service.admission.wait(stopped, stall_timeout)
 
     # Withheld commits: published or truncated later.
 
@@ -498,7 +457,7 @@ class ChangeLog(KeepingLog):
             InvalidOption: If ``listed`` is not a whole number from 0.
             LogReplaced, LogGone, WalCorrupted, FormatTooNew: The error that has ended a follower; see ``failure``.
         """
-        self.check_here()
+        self._service.check_here()
         if listed is not None:
             check_whole("listed", listed, "a whole number from 0, or None")
         if self.failure is not None:
@@ -515,7 +474,7 @@ class ChangeLog(KeepingLog):
 
         It reads the newest record and tries the writer's lock for an instant: call it from a thread that may wait for the disk.
         """
-        self.check_here()
+        self._service.check_here()
         if self._service.closed:
             return LogHealth.of(self.failure or self._service.reason or LogClosed())
         looked = None if self._following is None else self._following.looked
@@ -541,7 +500,9 @@ class ChangeLog(KeepingLog):
         self._service.reason = because
         with contextlib.ExitStack() as last:  # each callback runs, even if an earlier one raises
             last.callback(
-                self._publish_event, "CLOSED", {"reason": None if because is None else type(because).__name__}
+                self._service.publish_event,
+                "CLOSED",
+                {"reason": None if because is None else type(because).__name__},
             )
             last.callback(self._files.close)
             if self._slots is not None:

@@ -1,8 +1,7 @@
 """An operator's actions on the subscriptions of a log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import methodcaller
-from typing import Any
 
 from publishers.errors import HistoryPruned
 from publishers.fanout.ports import Subscribed
@@ -10,9 +9,7 @@ from publishers.fanout.service import Service
 from publishers.log.start import Places, Since
 from publishers.model.position import Position, Start
 
-__all__ = ["OperatedLog", "PublishEvent"]
-
-PublishEvent = Callable[[str, Mapping[str, Any]], None]
+__all__ = ["OperatedLog"]
 
 
 class OperatedLog:
@@ -22,18 +19,8 @@ class OperatedLog:
     """
 
     def __init__(self, service: Service, places: Places) -> None:
-        self._publish_event: PublishEvent = lambda _what, _body: None
         self._service = service
         self._places = places
-
-    def check_here(self) -> None:
-        """Checks that the log was opened by this process, and not by the one from which it was forked.
-
-        Raises:
-            LogForked: If it was opened before the fork.
-        """
-        if self._service.inherited is not None:
-            raise self._service.inherited
 
     def pause(self, subscription_id: int) -> bool:
         """Stops deliveries to a subscription until it is resumed; no change is lost.
@@ -73,7 +60,7 @@ class OperatedLog:
             InvalidOption: If ``since`` names no position.
             PositionError: If it cannot be read from: it is pruned, or beyond the end of the log.
         """
-        self.check_here()
+        self._service.check_here()
         start = self._places.find(since)
         while True:
             position = self._resolved(start)
@@ -103,10 +90,10 @@ class OperatedLog:
         self, subscription_id: int, what: str, do: Callable[[Subscribed], bool | None], **more: str
     ) -> bool:
         """Applies an action to a subscription, if there is one, and reports it as an event unless it changed nothing."""
-        self.check_here()
+        self._service.check_here()
         found = self._service.registry.find(subscription_id)
         if found is None:
             return False
         if do(found) is not False:
-            self._publish_event(what, {"subscription": found.id, "subscriber": found.name, **more})
+            self._service.publish_event(what, {"subscription": found.id, "subscriber": found.name, **more})
         return True

@@ -3,12 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import islice
 from typing import Any, Final, TypedDict, Unpack, get_args, overload
-from uuid import UUID
 
 from flow.misuse import names_arguments
-from publishers.commits.label import RemoteProducer, producer_id
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.predicate import Predicate
 from publishers.errors import (
@@ -23,7 +20,7 @@ from publishers.errors import (
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.history import History, PageBounds, read_back, read_history
-from publishers.log.operations import OperatedLog, PublishEvent
+from publishers.log.operations import OperatedLog
 from publishers.log.snapshot_feed import Holding, SnapshotFeed
 from publishers.log.start import Since
 from publishers.model.change import Change, Operation, row_id
@@ -38,7 +35,7 @@ from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View
 
-__all__ = ["SOURCE_THREADS", "AnyCriteria", "PublishEvent", "ReadableLog"]
+__all__ = ["SOURCE_THREADS", "AnyCriteria", "ReadableLog"]
 
 SOURCE_THREADS: Final = 4
 """Most threads that read pages of snapshot sources at a time: as many connections to the database of the sources. While all of them wait,
@@ -158,7 +155,7 @@ class ReadableLog(OperatedLog):
         if on_gap not in ("fail", "jump") and not callable(on_gap):
             raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
         check_switches(whole=whole)
-        self.check_here()
+        self._service.check_here()
         rows_first = since == "state" or isinstance(since, SnapshotCursor) or SnapshotCursor.is_text(since)
         if rows_first or snapshot is not None or source is not None:
             if as_ is not None:
@@ -263,17 +260,6 @@ class ReadableLog(OperatedLog):
             return partial(SourcePages, self._service, self._source_threads, self._sources)
         return (lambda keys: StatePages(self.state, keys)) if asked else partial(StatePages, self.state)
 
-    def attend(self, publish: PublishEvent, explain: Callable[[Exception], Exception]) -> None:
-        """Connects the log to its store.
-
-        Args:
-            publish: Called with each event of the log in this process: an upper-case word, and its details.
-            explain: Maps the error of a read to the error for the subscriber, such as that the log was dropped.
-        """
-        self._publish_event = publish
-        first = self._service.explain
-        self._service.explain = lambda error: explain(first(error))
-
     @property
     def closed(self) -> bool:
         """Whether the log was closed, or was opened by the process from which this one was forked."""
@@ -365,7 +351,7 @@ class ReadableLog(OperatedLog):
     def token(self, position: Position) -> PositionToken:
         """Returns a position with the history it belongs to; clients keep its text."""
         check_position("position", position)
-        self.check_here()
+        self._service.check_here()
         return self._places.lineage.token(position)
 
     def cursor(self, change: Change) -> str:
@@ -398,7 +384,7 @@ class ReadableLog(OperatedLog):
             PositionAhead: If it lies beyond the end of the log.
             HistoryPruned: If it is no longer kept.
         """
-        self.check_here()
+        self._service.check_here()
         return self._places.kept(token, ahead=ahead)
 
     def position_at(self, moment: datetime) -> Position:
@@ -421,30 +407,6 @@ class ReadableLog(OperatedLog):
         """
         self._check_open()
         return self._places.time(position)
-
-    def versions_of(
-        self, producer: str | UUID | RemoteProducer, since: int, *, most: int = 10_000
-    ) -> dict[int, int]:
-        """Returns the versions of a producer's sequences from a given one on; reads the disk, from the newest version back.
-
-        A repeated commit gets the version of its first attempt only if that is the producer's last; here older ones are found.
-
-        Args:
-            producer: Its name.
-            since: The lowest sequence to look for.
-            most: Most transactions to examine.
-
-        Returns:
-            Versions by sequence, as far as they were found.
-        """
-        wanted, found = producer_id(producer).bytes, {}
-        for frame in islice(self._service.frames.backward(self._service.watermark.visible, 2**32), most):
-            header = frame.header
-            if header.producer == wanted:
-                found[header.producer_sequence] = header.version
-                if header.producer_sequence <= since:
-                    break
-        return {sequence: version for sequence, version in found.items() if sequence >= since}
 
     def _check_open(self) -> None:
         if self._service.closed:

@@ -98,7 +98,9 @@ class ExecutorStaging:
             return staged
 
         try:
-            commit = self._log.commit_staged(stage, meta=meta, producer=producer, durable=True, trust=True)
+            commit = self._log.serving.commit_staged(
+                stage, meta=meta, producer=producer, durable=True, trust=True
+            )
         except OSError as error:
             raise StagingLost(self._log.path, error) from error
         return Outcome(commit if rows else None, rows, seconds, abandoned=abandoned)

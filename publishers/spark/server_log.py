@@ -9,7 +9,7 @@ from hashlib import blake2b
 from importlib import import_module
 from itertools import repeat
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import flow
@@ -67,6 +67,11 @@ class ServerLog:
 
     def produced(self, _producer: object) -> None:
         """Returns None: the server's answer to a batch says whether it has the batch already."""
+
+    @property
+    def serving(self) -> Self:
+        """Itself, which has ``admit`` as the port of a log has."""
+        return self
 
     def admit(self, stopped: threading.Event, stall_timeout: float) -> None:
         """Sets the stop event and the timeout in seconds for this thread's waits for the server."""

@@ -402,7 +402,7 @@ class ChangeSink:
         started = perf_counter()
         # An opened gate admits the batch: the query is stopping and waits for it.
         with suppress(AdmissionStopped):
-            self._log.admit(
+            self._log.serving.admit(
                 stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout
             )
         admitted = perf_counter()

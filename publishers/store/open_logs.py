@@ -145,7 +145,7 @@ class OpenLogs:
             raise
         log.name = entry.name
         found = replace_entry(entry, log_id=log.log_id.hex)
-        log.attend(
+        log.serving.attend(
             lambda what, body: self.system.board.publish(log.name, what, body),
             lambda error: LogDropped(log.name) if self._gone(found) else error,
         )

@@ -82,9 +82,9 @@ def test_it_holds_writers_back_that_ask(tmp_path, path, monkeypatch):
         resident.start()
         commit(log, 0, 40)
         with pytest.raises(SubscriberStalled, match=IN_PROCESS.name):
-            log.admit(threading.Event(), 0.05)
+            log.serving.admit(threading.Event(), 0.05)
         gate.set()
-        log.admit(threading.Event(), DEADLINE)
+        log.serving.admit(threading.Event(), DEADLINE)
         resident.stop()
 
 
@@ -97,7 +97,7 @@ def test_a_place_that_cannot_be_written_ends_it_with_the_reason(tmp_path, path, 
         commit(log, 0, 5)
         wait(lambda: resident.error)
         assert "No space left" in str(resident.error)
-        log.admit(threading.Event(), DEADLINE)  # and it holds nobody back any more
+        log.serving.admit(threading.Event(), DEADLINE)  # and it holds nobody back any more
 
 
 def test_it_has_asked_for_more_than_came(tmp_path, path):

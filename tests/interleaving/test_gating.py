@@ -33,13 +33,13 @@ class Case:
         return probe
 
     def admits(self) -> None:
-        self.log.admit(self.stop, FOREVER)
+        self.log.serving.admit(self.stop, FOREVER)
 
     def admits_and_commits(self) -> None:
         for _ in range(2):
-            self.log.admit(self.stop, FOREVER)
+            self.log.serving.admit(self.stop, FOREVER)
             self.log.commit([order(2)])
-        self.log.admit(self.stop, FOREVER)
+        self.log.serving.admit(self.stop, FOREVER)
 
     def requests(self) -> None:
         for probe in self.probes[::2]:

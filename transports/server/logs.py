@@ -159,11 +159,11 @@ def logs_by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> M
         return StoreLogs(logs)
     named = logs if isinstance(logs, Mapping) else {getattr(logs, "name", ""): logs}
     for log in named.values():
-        if not hasattr(log, "check_here"):
+        if not hasattr(log, "serving"):
             raise InvalidOption(
                 "log",
                 log,
                 "an open log, such as ChangeLog.open(path, read_only=True), several by name, or a store",
             )
-        log.check_here()
+        log.serving.check_here()
     return named

@@ -345,15 +345,15 @@ def test_remote_producers_bear_the_name_of_their_principal_and_never_evict_local
             True,
             True,
         ]
-        assert log.producers_of("ann", began) == 3
+        assert log.serving.producers_of("ann", began) == 3
         assert (
-            log.producers_of("bob", began)
-            == log.producers_of("ann", datetime.now(UTC) + timedelta(minutes=1))
+            log.serving.producers_of("bob", began)
+            == log.serving.producers_of("ann", datetime.now(UTC) + timedelta(minutes=1))
             == 0
         )
         log.commit([order(9)], producer=("local9", 1))
         assert log.produced("local0") is None
-        assert log.producers_of("ann", began) == 3
+        assert log.serving.producers_of("ann", began) == 3
         # Another principal's producer of the same name is another producer.
         assert not log.commit([order(9)], producer=(RemoteProducer("bob", "p4"), 1)).duplicate
         assert log.commit([order(4)], producer=(RemoteProducer("ann", "p4"), 1)).duplicate
@@ -367,4 +367,4 @@ def test_remote_producers_bear_the_name_of_their_principal_and_never_evict_local
         )
     with ChangeLog.open(path, **QUICK, producers=3) as log:
         log.commit([order(9)], producer=(RemoteProducer("bob", "p5"), 1))
-        assert log.producers_of("ann", began) + log.producers_of("bob", began) == 3
+        assert log.serving.producers_of("ann", began) + log.serving.producers_of("bob", began) == 3

@@ -61,7 +61,7 @@ def test_what_is_remembered_is_bounded():
 def test_nobody_waits_where_nobody_gates(log):
     log.changes().subscribe(Probe(), executor=flow.INLINE)
     fill(log, 5)
-    log.admit(threading.Event(), 1)
+    log.serving.admit(threading.Event(), 1)
 
 
 def test_a_writer_waits_until_the_gating_subscriber_is_within_its_lag(log):
@@ -72,7 +72,7 @@ def test_a_writer_waits_until_the_gating_subscriber_is_within_its_lag(log):
     admitted = []
 
     def write():
-        log.admit(threading.Event(), 60)
+        log.serving.admit(threading.Event(), 60)
         admitted.append(probe.subscription.lag)
 
     writer = threading.Thread(target=write)
@@ -91,7 +91,7 @@ def test_at_lag_zero_a_transaction_of_any_size_is_admitted(log):
     probe = Probe(first=1000)
     log.changes().subscribe(probe, executor=flow.INLINE, max_lag=0)
     for _ in range(3):
-        log.admit(threading.Event(), 1)
+        log.serving.admit(threading.Event(), 1)
         log.commit([order(n) for n in range(50)])
     assert len(probe.positions) == 153
 
@@ -101,7 +101,7 @@ def test_a_subscriber_that_skips_everything_holds_nobody_up(log):
     probe = Probe()
     log.changes(_only("item")).subscribe(probe, executor=flow.INLINE, max_lag=0)
     fill(log, 5)
-    log.admit(threading.Event(), 1)
+    log.serving.admit(threading.Event(), 1)
     assert probe.positions == []
 
 
@@ -119,7 +119,7 @@ def test_a_subscriber_that_takes_nothing_is_named():
         fill(log, 5)
         clock.step = 30.0
         with pytest.raises(SubscriberStalled, match="warehouse lags 10 changes") as caught:
-            log.admit(threading.Event(), 60)
+            log.serving.admit(threading.Event(), 60)
         assert caught.value.lag == 10
         assert caught.value.retryable
         clock.step = 0.0
@@ -136,11 +136,11 @@ def test_a_gating_subscriber_that_starts_before_what_is_remembered_counts_as_beh
             again.changes(since=again.oldest).subscribe(probe, executor=flow.INLINE, max_lag=10**9)
             clock.step = 50.0
             with pytest.raises(SubscriberStalled, match="more changes than the log remembers") as caught:
-                again.admit(threading.Event(), 60)
+                again.serving.admit(threading.Event(), 60)
             assert caught.value.lag is None
             clock.step = 0.0
             probe.request(100)
-            again.admit(threading.Event(), 60)
+            again.serving.admit(threading.Event(), 60)
 
 
 @pytest.mark.parametrize("end", ["stop", "close", "cancel", "fail"])
@@ -154,7 +154,7 @@ def test_whatever_ends_the_wait_ends_it(end):
 
         def write():
             try:
-                log.admit(stopped, 600)
+                log.serving.admit(stopped, 600)
                 outcome.append(None)
             except (AdmissionStopped, LogClosed) as error:
                 outcome.append(type(error))
@@ -187,7 +187,7 @@ def test_a_gating_subscriber_that_commits_inline_does_not_hold_the_lock_of_other
     probe = Nudging(first=1)
     log.changes().subscribe(probe, executor=flow.INLINE, max_lag=100)
     fill(log, 3)
-    log.admit(threading.Event(), 10)
+    log.serving.admit(threading.Event(), 10)
     assert seen
 
 
@@ -220,10 +220,10 @@ def test_a_gating_subscriber_holds_writers_back_from_a_recovered_backlog():
             assert probe.subscription.behind.versions == 9
             clock.step = 50.0
             with pytest.raises(SubscriberStalled):
-                again.admit(threading.Event(), 60)
+                again.serving.admit(threading.Event(), 60)
             clock.step = 0.0
             probe.request(100)
-            again.admit(threading.Event(), 60)
+            again.serving.admit(threading.Event(), 60)
 
 
 def test_a_writer_waits_while_the_oldest_change_not_taken_is_older_than_the_lag_in_time(tmp_path):
@@ -234,19 +234,19 @@ def test_a_writer_waits_while_the_oldest_change_not_taken_is_older_than_the_lag_
     with ChangeLog.open(tmp_path / "log", clock=hands, sync="os") as log:
         probe = Probe()
         log.changes().subscribe(probe, executor=flow.INLINE, max_lag=timedelta(seconds=5), name="warehouse")
-        log.admit(threading.Event(), 0)
+        log.serving.admit(threading.Event(), 0)
         fill(log, 3)
         hands.micros += 4_000_000
         fill(log, 1)
-        log.admit(threading.Event(), 0)  # eight changes of four seconds at most
+        log.serving.admit(threading.Event(), 0)  # eight changes of four seconds at most
         hands.micros += 2_000_000
         with pytest.raises(SubscriberStalled, match=r"warehouse lags 8 changes \(max_lag is 0:00:05\)"):
-            log.admit(threading.Event(), 0)
+            log.serving.admit(threading.Event(), 0)
         probe.request(6)
-        log.admit(threading.Event(), 0)  # what is left is two seconds old
+        log.serving.admit(threading.Event(), 0)  # what is left is two seconds old
         hands.micros += 100_000_000
         probe.request(2)
-        log.admit(threading.Event(), 0)
+        log.serving.admit(threading.Event(), 0)
 
 
 def test_what_was_committed_at_a_time_that_is_not_known_is_too_old(tmp_path):
@@ -257,6 +257,6 @@ def test_what_was_committed_at_a_time_that_is_not_known_is_too_old(tmp_path):
         probe = Probe()
         log.changes(since=log.oldest).subscribe(probe, executor=flow.INLINE, max_lag=timedelta(days=9))
         with pytest.raises(SubscriberStalled, match="9 days"):
-            log.admit(threading.Event(), 0)
+            log.serving.admit(threading.Event(), 0)
         probe.request(2)
-        log.admit(threading.Event(), 60)
+        log.serving.admit(threading.Event(), 60)

@@ -250,7 +250,7 @@ def test_a_paused_subscription_does_not_gate_writers():
         fill(log, 1)
 
         def write():
-            log.admit(stopped, 60.0)
+            log.serving.admit(stopped, 60.0)
             admitted.set()
 
         def operate():
@@ -263,7 +263,7 @@ def test_a_paused_subscription_does_not_gate_writers():
         log.resume(one.id)
         stopped.set()
         with pytest.raises(Exception, match="stop"):
-            log.admit(stopped, 60.0)
+            log.serving.admit(stopped, 60.0)
 
 
 @pytest.mark.parametrize("left", [False, True])

@@ -42,7 +42,7 @@ def test_parts_become_one_version_in_the_order_in_which_they_are_given(tmp_path)
             assert len(first.payloads) > 2
             return Staged([first, nothing, last], {})
 
-        commit = log.commit_staged(stage, meta={"by": "executors"}, producer=("etl", 3))
+        commit = log.serving.commit_staged(stage, meta={"by": "executors"}, producer=("etl", 3))
         assert (commit.version, commit.changes, commit.duplicate) == (1, 103, False)
         keys = [*many, "y", "z"]
         assert stored(log) == [(1, place, 103, key, {"key": key}, None) for place, key in enumerate(keys, 1)]
@@ -56,7 +56,7 @@ def test_parts_become_one_version_in_the_order_in_which_they_are_given(tmp_path)
 
 def test_a_subscriber_gets_what_was_staged(tmp_path):
     with ChangeLog.open(tmp_path / "log") as log:
-        log.commit_staged(lambda staging: Staged([staging.seal(rows("a", "b"), "0-0", {})], {}))
+        log.serving.commit_staged(lambda staging: Staged([staging.seal(rows("a", "b"), "0-0", {})], {}))
         feed = log.changes(since="earliest", until=1, content=Content.BODY)
         assert [(change.key, change.body) for change in feed if change.key] == [
             ("a", {"key": "a"}),
@@ -76,14 +76,14 @@ def test_attempts_that_do_not_count_are_removed_and_what_comes_later_at_the_next
         def inside(staging):
             # While another one is staged, what belongs to that stays.
             staging.seal(rows("unused"), "7-0", {})
-            assert log.commit_staged(stage).version == 1
+            assert log.serving.commit_staged(stage).version == 1
             assert len(staged_files(log.path)) == 1
             late[0].seal(
                 rows("late"), "0-2", {}
             )  # of an attempt that did not hear that its transaction was over
             return Staged([staging.seal(rows("outer"), "0-0", {})], {})
 
-        assert log.commit_staged(inside).version == 2
+        assert log.serving.commit_staged(inside).version == 2
         assert len(staged_files(log.path)) == 1
         abandoned = []
 
@@ -92,7 +92,7 @@ def test_attempts_that_do_not_count_are_removed_and_what_comes_later_at_the_next
             return Staged([staging.seal([], "0-0", {})], {})
 
         with caplog.at_level(logging.WARNING, "penstock.housekeeping"):
-            commit = log.commit_staged(nothing)
+            commit = log.serving.commit_staged(nothing)
         assert (commit.version, commit.changes, abandoned) == (0, 0, [1])
         assert "1 staged files of ended transactions were removed" in caplog.text
         assert staged_files(log.path) == []
@@ -110,7 +110,7 @@ def test_what_was_staged_when_a_process_was_killed_is_removed_by_the_next_openin
             for part in range(3):
                 staging.seal([columns_of([upsert("n", str(part), {})])], str(part), {})
             os.kill(os.getpid(), signal.SIGKILL)
-        ChangeLog.open(sys.argv[1]).commit_staged(stage)
+        ChangeLog.open(sys.argv[1]).serving.commit_staged(stage)
         """
     )
     with script(program, tmp_path / "log") as process:
@@ -140,7 +140,7 @@ def test_a_part_that_is_not_what_was_sealed_is_refused_and_the_log_goes_on(tmp_p
             return Staged([good, bad], {})
 
         with pytest.raises(OSError, match=r"does not hold what was staged|No such file"):
-            log.commit_staged(stage)
+            log.serving.commit_staged(stage)
         assert staged_files(log.path) == []
         assert log.commit([upsert("n", "c", {})]).version == 1
 
@@ -151,8 +151,8 @@ def test_a_repetition_writes_nothing(tmp_path):
         def stage(staging):
             return Staged([staging.seal(rows("a"), "0-0", {})], {})
 
-        assert log.commit_staged(stage, producer=("etl", 1)).duplicate is False
-        assert log.commit_staged(stage, producer=("etl", 1)).duplicate is True
+        assert log.serving.commit_staged(stage, producer=("etl", 1)).duplicate is False
+        assert log.serving.commit_staged(stage, producer=("etl", 1)).duplicate is True
         assert len(stored(log)) == 1
         assert staged_files(log.path) == []
 
@@ -165,9 +165,9 @@ def test_bounds_of_a_transaction_hold_for_all_parts_together(tmp_path):
             return Staged([staging.seal(rows("a", "b"), str(part), {}) for part in range(2)], {})
 
         with pytest.raises(TransactionTooLarge, match="max_transaction_changes"):
-            log.commit_staged(stage)
+            log.serving.commit_staged(stage)
         with pytest.raises(TransactionTooLarge, match="max_transaction_changes"):
-            log.commit_staged(lambda staging: Staged([staging.seal(rows(*"abcd"), "0", {})], {}))
+            log.serving.commit_staged(lambda staging: Staged([staging.seal(rows(*"abcd"), "0", {})], {}))
         assert staged_files(log.path) == []
 
 
@@ -179,12 +179,14 @@ def test_changes_are_stamped_with_schemas_that_are_told_by_then_and_with_the_ori
             log.commit([schema("n", {"fields": []})])
             return Staged(parts, {"n": 1})
 
-        assert log.commit_staged(stage).version == 2
+        assert log.serving.commit_staged(stage).version == 2
         assert stored(log)[1:] == [(2, 1, 2, "a", {"key": "a"}, 1)]
         (change,) = log.history(None, since=2, limit=10, content=Content.BODY).changes[1:]
         assert change.origin == "north"
         with pytest.raises(InvalidChange, match="told before the changes of 'n' are committed"):
-            log.commit_staged(lambda staging: Staged([staging.seal(rows("a"), "0", {"n": 2})], {"n": 2}))
+            log.serving.commit_staged(
+                lambda staging: Staged([staging.seal(rows("a"), "0", {"n": 2})], {"n": 2})
+            )
         assert staged_files(log.path) == []
 
 
@@ -199,7 +201,7 @@ def test_a_schema_that_is_forgotten_while_changes_are_staged_is_not_committed_wi
             return Staged(parts, {"n": 1})
 
         with pytest.raises(InvalidChange, match="schemas were forgotten"):
-            log.commit_staged(stage)
+            log.serving.commit_staged(stage)
 
 
 def test_a_tracer_stands_around_a_staged_commit(tmp_path):
@@ -210,6 +212,8 @@ def test_a_tracer_stands_around_a_staged_commit(tmp_path):
         return write(changes, **committing | {"meta": {"trace": 1}})
 
     with ChangeLog.open(tmp_path / "log", tracer=tracer) as log:
-        log.commit_staged(lambda staging: Staged([staging.seal(rows("a"), "0", {})], {}), meta={"a": 1})
+        log.serving.commit_staged(
+            lambda staging: Staged([staging.seal(rows("a"), "0", {})], {}), meta={"a": 1}
+        )
         assert seen == [(log.name, [], {"a": 1})]
         assert log.history(None, limit=1, content=Content.BODY).changes[0].meta == {"trace": 1}

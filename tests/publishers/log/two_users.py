@@ -78,7 +78,7 @@ def own(path, readers, other):
             return Staged([] if isinstance(part, str) else [part], {})
 
         with contextlib.suppress(EOFError):
-            made["staged"] = log.commit_staged(stage).changes
+            made["staged"] = log.serving.commit_staged(stage).changes
         other.send("open")
         other.recv()
         return made
@@ -124,7 +124,7 @@ WORK = {"follow": follow, "consume": consume, "lock": lock, "verify": examine, "
 def import_all(path):
     """Does all of it once: a user may not be allowed to read the modules of this interpreter."""
     with ChangeLog.open(path, state=True, **QUICK) as log:
-        log.commit_staged(lambda staging: Staged([staging.seal(rows(), "0", {})], {}))
+        log.serving.commit_staged(lambda staging: Staged([staging.seal(rows(), "0", {})], {}))
         log.commit([upsert("order", "k", {})])
         log.slots.create("stock")
         log.groups.create("pickers")

@@ -128,7 +128,7 @@ def test_what_tasks_have_left_is_removed_and_counted(spark, log, caplog):
         late.append(staging)
         return Staged([], {})
 
-    log.commit_staged(stage)
+    log.serving.commit_staged(stage)
     late[0].seal([columns_of([upsert("n", "1", {})])], "0-0", {})
     sink = ChangeSink(log, entity_type="n", key="id", producer="a", staging="executors")
     with caplog.at_level(logging.WARNING, "penstock.housekeeping"):

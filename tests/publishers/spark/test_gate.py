@@ -45,15 +45,15 @@ def slow(log):
 def waiting(log, monkeypatch):
     """Is set when a sink asks for admission a second time, which `slow` keeps it from getting."""
     asked, second = [], Event()
-    admit = log.admit
+    admit = log.serving.admit
 
-    def watched(stopped, stall_timeout):
+    def watched(_port, stopped, stall_timeout):
         asked.append(stopped)
         if len(asked) == 2:
             second.set()
         admit(stopped=stopped, stall_timeout=stall_timeout)
 
-    monkeypatch.setattr(log, "admit", watched)
+    monkeypatch.setattr(type(log.serving), "admit", watched)
     return second
 
 
