@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from publishers.groups.settings import GroupSettings
-from publishers.option_table import POSITIVE, Option, options_of
-from publishers.options import LogOptions
+from publishers.options import POSITIVE, LogOptions, Option, options_of
 from transports.limits import Limits
 from transports.sinks.options import SinkOptions
 from transports.sinks.retry import RetryPolicy

@@ -3,8 +3,7 @@
 import pytest
 
 from publishers.groups.settings import GroupSettings
-from publishers.option_table import options_of
-from publishers.options import KEPT, LogOptions
+from publishers.options import KEPT, LogOptions, options_of
 from tests.options_page import CLASSES, PAGE, written
 from transports.limits import Limits
 from transports.sinks.options import SinkOptions

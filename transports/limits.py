@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from publishers.errors import InvalidOption
-from publishers.option_table import check_options
+from publishers.options import check_options
 
 __all__ = [
     "BATCH_EVENTS",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from publishers.errors import InvalidOption
-from publishers.option_table import check_options
+from publishers.options import check_options
 
 __all__ = ["GroupAck", "GroupGap", "GroupOrdering", "GroupSettings"]
 

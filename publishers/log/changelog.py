@@ -35,7 +35,7 @@ from publishers.log.holds import KeepingLog
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
-from publishers.log.serving_port import ServingPort
+from publishers.log.log_port import ServingPort
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from publishers.errors import InvalidOption, PenstockError
-from publishers.option_table import options_of
-from publishers.options import KEPT, LogOptions, check_kept
+from publishers.options import KEPT, LogOptions, check_kept, options_of
 from publishers.store.store import ChangeStore
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.disk.modes import kept_readers

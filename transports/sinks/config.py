@@ -9,7 +9,7 @@ from typing import Any, Final
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidCriteria, InvalidOption
 from publishers.model.errors import HIDDEN
-from publishers.option_table import options_of
+from publishers.options import options_of
 from publishers.slots.slots import check_slot_name
 from publishers.views.view import Content, View
 from transports.codec.starts import start_of_text

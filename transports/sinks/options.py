@@ -9,8 +9,7 @@ from publishers.criteria.entities import EntityFilter
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
 from publishers.model.position import Start
-from publishers.option_table import check_options
-from publishers.options import MIB
+from publishers.options import MIB, check_options
 from publishers.views.view import Content, View
 from transports.sinks.lanes import SinkLanes, SinkOrdering
 from transports.sinks.rejects import DeadLetterStore, OnReject

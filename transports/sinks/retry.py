@@ -16,7 +16,7 @@ from publishers.errors import (
     PositionError,
     SnapshotGone,
 )
-from publishers.option_table import check_options
+from publishers.options import check_options
 from publishers.slots.errors import Fenced, SlotForked, SlotLost
 from transports.sinks.errors import SinkPlaceLost, TargetUnavailable, shown_error
 

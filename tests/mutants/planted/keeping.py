@@ -136,8 +136,8 @@ KEEPING: Final = (
     Fault(
         "F63",
         "publishers/log/operations.py",
-        "        if do(found) is not False:\n            self._publish_event",
-        "        if do(found):\n            self._publish_event",
+        "        if do(found) is not False:\n            self._service.publish_event",
+        "        if do(found):\n            self._service.publish_event",
         "a reset and the end of a subscription are not told to the system log",
     ),
     Fault(

@@ -78,7 +78,7 @@ SERVING: Final = (
     Fault(
         "F147",
         "transports/graphql/execution.py",
-        "            check_variables(variables, self._limits)\n",
+        "            check_variables(variables)\n",
         "",
         "variables of GraphQL have no bound",
     ),
