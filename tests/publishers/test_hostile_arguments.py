@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import threading
 from array import array
 from datetime import UTC, datetime
 
@@ -137,7 +136,6 @@ ON_A_LOG = {
     "resume": (method("resume"), {"subscription_id": 1}),
     "seek": (method("seek"), {"subscription_id": 1, "since": "latest"}),
     "hold": (method("hold"), {"name": "h", "position": None, "keep_bytes": None, "keep_age": None}),
-    "admit": (method("admit"), {"stopped": threading.Event(), "stall_timeout": 0.5}),
     "links.add": (lambda log, consumer: log.links.add(consumer), {"consumer": "x"}),
     "links.release": (lambda log, position: log.links.release(position), {"position": Position(1)}),
     "partition": (lambda log, partitions: change_of(log).partition(partitions), {"partitions": 3}),
