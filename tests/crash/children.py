@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from publishers import ChangeLog, Position, backups, upsert
 from publishers.errors import LogBusy, LogForked
 from publishers.wal import Follower, RealFileSystem
-from tests.harness.inside import following_of
 from tests.harness.constants import without_bounds
+from tests.harness.inside import following_of
 
 
 def say(*words: object) -> None:
