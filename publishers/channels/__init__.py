@@ -4,7 +4,8 @@
 * Each subscription has a bounded backlog; messages beyond it are dropped and counted.
 """
 
-from publishers.channels.channels import ChannelFeed, Channels, ChannelsClosed
+from publishers.channels.channels import ChannelFeed, Channels
+from publishers.channels.errors import ChannelsClosed
 from publishers.channels.listener import ChannelStatistics, ListenerStatistics, Message
 
 __all__ = [

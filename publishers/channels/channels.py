@@ -12,20 +12,15 @@ from flow.bridges.iterators import IterablePublisher
 from flow.contracts import Subscriber
 from flow.executors import INLINE, AnyExecutor, Executor, running_loop
 from flow.overflow import Backlog, Overflow
+from publishers.channels.errors import ChannelsClosed
 from publishers.channels.listener import ChannelStatistics, Message, MessageListener
 from publishers.channels.lookup import Lookup
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption, PenstockError
+from publishers.errors import InvalidOption
 from publishers.lossless import encodable
 from publishers.options import check_whole
 
-__all__ = ["ChannelFeed", "Channels", "ChannelsClosed"]
-
-
-class ChannelsClosed(PenstockError):
-    """A message was published on channels that were closed."""
-
-    says = "these channels were closed and pass on no more messages; make new ones"
+__all__ = ["ChannelFeed", "Channels"]
 
 
 _PATTERN_MAX: Final = 1024
