@@ -24,7 +24,6 @@ GROUP_LINES = (
     "groups/book.py",
     "groups/member.py",
     "groups/served_group.py",
-    "groups/supply.py",
     "groups/subscription.py",
 )
 

@@ -85,6 +85,11 @@ def test_a_fault_is_found_and_its_schedule_finds_it_again(fault, how):
     assert written(read(schedule)) == schedule
 
 
+def test_files_that_have_moved_are_told_as_no_line_of_them_would_be_a_step():
+    with pytest.raises(AssertionError, match=r"nowhere.py.*: no such files"):
+        explore(lost_update, files=("fanout/ring.py", "fanout/nowhere.py"))
+
+
 def test_without_a_fault_all_orders_of_two_steps_each_are_six():
     orders = set()
 

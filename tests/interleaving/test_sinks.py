@@ -19,7 +19,7 @@ from tests.transports.sinks.targets import Target
 from transports.sinks import SinkOptions, SinkRunner, SinkState, TargetUnavailable
 from transports.sinks.errors import SinkError, SinkStopped
 
-LINES = ("sinks/runner.py", "sinks/orders.py", "sinks/machine.py", "sinks/intake.py", "sinks/supply.py")
+LINES = ("sinks/runner.py", "sinks/machine.py", "sinks/intake.py", "sinks/supply.py")
 
 
 class Slow(Target):
