@@ -10,7 +10,10 @@ from flow.bridges.iterators import aiter as iterate
 from penstock_cdc.errors import InvalidOption
 from publishers import Content, Position
 from publishers.model.position import Start
+from tests.publishers.log.test_start import Wandering, after
+from tests.publishers.support import opened, order
 from transports import RemoteError, connect
+from transports.server.uvicorn import serve
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -160,3 +163,52 @@ async def test_a_client_that_leaves_while_a_start_is_searched_for_leaves_nothing
     assert len(search.sought) == 1
     assert not log.statistics().publishers
     assert log.head == Position(2)
+
+
+async def test_a_reader_with_a_right_clock_gets_by_its_time_what_the_stamps_say(until):
+    """F52: the writer's clock jumps ahead, back and behind; nothing is left out but what was committed behind the last stamp.
+
+    By the rule: a commit is stamped with the clock, or a microsecond behind the last one. While the clock had been ahead, a
+    moment yields the first commit of that while (too early). While it stays behind a last stamp that was right, a moment yields
+    the first commit behind it that is stamped later, so those of that while need an earlier moment or a cursor.
+    """
+    clock, hour, truth = Wandering(), 3_600 * 10**6, {}
+    with opened(clock=clock) as shop:
+
+        def committed(wrong):
+            right = clock.now + 60 * 10**6  # a minute passes between two commits
+            clock.now = right + wrong
+            shop.commit([order(shop.head.version)])
+            clock.now = right
+            truth[shop.head.version - 1] = after(right)
+
+        for wrong in (0, 0, 2 * hour, 0, 0):  # ahead for one commit
+            committed(wrong)
+        clock.now += 3 * hour  # until the clock has passed all stamps
+        for wrong in (0, -hour, -hour, 0):  # behind for two
+            committed(wrong)
+        stamps = {version: shop.time_of(version) for version in truth}
+        assert sorted(stamps.values()) == list(stamps.values())
+        asked = {version: shop.position_at(right).version for version, right in truth.items()}
+        assert asked == {1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 6, 7: 9, 8: 9, 9: 9}
+        assert stamps[8] - stamps[6] == timedelta(microseconds=2)
+        later = max(truth.values()) + timedelta(days=1)
+        with serve(shop) as server:
+            async with connect(server.url) as remote:
+                for version, right in [*truth.items(), (10, later)]:
+                    first = asked.get(version, shop.head.version)
+                    async with iterate(remote.changes(since=right)) as changes:
+                        if (
+                            first == shop.head.version
+                        ):  # a moment behind all stamps is the next commit, whenever that is
+                            await until(lambda: shop.statistics().subscriptions)
+                            committed(0)
+                        assert (await anext(changes)).version == first
+                    await until(lambda: not shop.statistics().subscriptions)
+                newest = shop.head.version - 1
+                async with iterate(remote.changes(since="latest")) as changes:
+                    await until(lambda: shop.statistics().subscriptions)
+                    for wrong in (5 * hour, 0, -hour):  # one that reads already misses nothing
+                        committed(wrong)
+                    found = [(await anext(changes)).version for _ in range(6)]  # of each the transaction too
+        assert found == [newest + number for number in (1, 1, 2, 2, 3, 3)]
