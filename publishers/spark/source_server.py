@@ -36,7 +36,7 @@ from publishers.views.view import Content
 __all__ = ["ServerRange", "ServerReader", "ServerStreamReader", "newest_schema"]
 
 _POSITION: Final = "position"
-_ATTEMPTS: Final = 8  # consecutive attempts to connect before a task or planner fails and Spark retries it
+_ATTEMPTS: Final = 20  # consecutive attempts to connect before a task or planner fails and Spark retries it
 _LONGEST_WAIT: Final = 5.0
 _STEP: Final = 0.002  # seconds between a planner's checks for the server's answer
 _WINDOW: Final = 1024  # changes in flight to a task
@@ -239,8 +239,8 @@ def _connected(address: ServerAddress) -> Iterator[Any]:
     thread.start()
     try:
         patience = transports.Backoff(attempts=_ATTEMPTS, limit=_LONGEST_WAIT)
-        remote = transports.connect(address.url, token=address.token, reconnect=patience)
-        asyncio.run_coroutine_threadsafe(remote.__aenter__(), loop).result()
+        opening = asyncio.run_coroutine_threadsafe(_opened(transports, address, patience), loop)
+        remote = opening.result()
         try:
             yield remote
         finally:
@@ -249,6 +249,21 @@ def _connected(address: ServerAddress) -> Iterator[Any]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+async def _opened(transports: Any, address: ServerAddress, patience: Any) -> Any:
+    """Connects; a server that is away is tried again, as one whose connection is lost later, because it may be restarting."""
+    attempt = 0
+    while True:
+        remote = transports.connect(address.url, token=address.token, reconnect=patience)
+        try:
+            return await remote.__aenter__()
+        except transports.ConnectionLost as error:
+            wait = patience.delay(attempt) if error.retryable else None
+            if wait is None:
+                raise
+        await asyncio.sleep(wait)
+        attempt += 1
 
 
 def _offset(token: PositionToken) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """F152: the log of a server, read by planners and tasks that share nothing with it, tried in this process."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 
 from tests.harness.constants import set_constant
 from tests.harness.ports import free_port
+from tests.publishers.support import wait_until
 
 pytest.importorskip("pyspark")
 
@@ -201,6 +203,21 @@ def test_a_task_goes_on_where_it_was_when_the_server_is_back(path, monkeypatch):
         with transports.serve(log, port=port):
             found += [row for batch in batches for row in batch.to_pylist()]
     assert parsed(found) == parsed(read(path))
+
+
+def test_a_server_that_is_away_is_tried_again(path, monkeypatch):
+    """F152: it may be restarting, while a query that runs plans its next batch; then the query would fail."""
+    set_constant(monkeypatch, source_server, "_ATTEMPTS", 10_000)
+    set_constant(monkeypatch, source_server, "_LONGEST_WAIT", 0.01)
+    made, connect, port = [], transports.connect, free_port()
+    monkeypatch.setattr(transports, "connect", lambda *a, **k: made.append(a) or connect(*a, **k))
+    with ChangeLog.open(path) as log, ThreadPoolExecutor(1) as pool:
+        fill(log)
+        reading = pool.submit(read, f"ws://127.0.0.1:{port}/ws", columns="version")
+        wait_until(lambda: len(made) > 2)
+        assert not reading.done()
+        with transports.serve(log, port=port):
+            assert {row["version"] for row in reading.result(60)} == set(range(1, log.head.version))
 
 
 def test_a_server_that_is_not_there_is_told(monkeypatch):
