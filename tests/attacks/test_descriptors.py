@@ -138,7 +138,7 @@ async def test_a_port_without_a_descriptor_pauses_says_so_once_and_goes_on(monke
             SILENT.discard(self)
             transport.close()
 
-    acceptor = accepting.Acceptor(listener, Protocol, accepting.Limits(), lambda _: None)
+    acceptor = accepting.Acceptor(listener, Protocol, lambda _: None)
     with socket.create_connection(listener.getsockname()) as client:
         client.setblocking(False)
         await asyncio.wait_for(served.wait(), 60)

@@ -8,6 +8,7 @@ from penstock_cdc.errors import InvalidOption
 from publishers import ChangeLog, Content, Criteria, Criterion, Operation, PageSource, Position, upsert
 from publishers.errors import TooCostly
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotEnd
+from tests.harness.constants import set_bounds
 from tests.harness.inside import connection_of, link_of, socket_of
 from tests.publishers.movement import RETAIN, prune
 from tests.publishers.support import QUICK
@@ -355,8 +356,9 @@ def test_what_a_ping_asks_for_is_checked():
     for wrong in (3, {"entityTypes": 3}, {"entityTypes": [3]}, {"until": 3}):
         with pytest.raises(InvalidRequest):
             AgainRequest.of_types(wrong)
+    set_bounds(inline_weight=1)
     with pytest.raises(TooCostly):
-        AgainRequest.of(json.loads('{"criteria": [{"keys": ["a", "b"]}]}'), 1)
+        AgainRequest.of(json.loads('{"criteria": [{"keys": ["a", "b"]}]}'))
 
 
 async def test_a_source_that_fails_is_named_and_a_client_goes_on_when_it_can_be_read_again(
