@@ -67,7 +67,7 @@ class BoundedSocket:
     def makefile(self, _mode: str = "rb", _buffering: int | None = None) -> io.BufferedReader:
         """Returns a file to read from; see ``socket.makefile``."""
         self._socket._io_refs += 1  # type: ignore[attr-defined]  # noqa: SLF001 - as socket.makefile does
-        return io.BufferedReader(socket.SocketIO(self, "r"))  # type: ignore[arg-type]  # it has what is used
+        return io.BufferedReader(socket.SocketIO(self, "r"), _PIECE)  # type: ignore[arg-type]  # it has what is used
 
     def recv(self, size: int) -> bytes:
         """See ``socket.recv``."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -121,7 +122,7 @@ class KafkaSink:
         return None
 
     def _remember(self, context: SinkContext) -> None:
-        self._context = context
+        self._context = replace(context, change_id=_once(context.change_id))
         self._markers = KafkaMarkers(context.kept(), context.position_of)
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
@@ -502,6 +503,20 @@ class ExactlyOnceKafkaSink(KafkaSink):
 
     def _position_of(self, text: str) -> Position:
         return self._opened.place_of(text, f"the place in {self._places}", "the topics")
+
+
+def _once(change_id: Callable[[Change], str]) -> Callable[[Change], str]:
+    """Returns a function that computes the id of a change once for all its records, and for their headers and values."""
+    last: Change | None = None
+    text = ""
+
+    def remembered(change: Change) -> str:
+        nonlocal last, text
+        if change is not last:
+            last, text = change, change_id(change)
+        return text
+
+    return remembered
 
 
 def _close(consumer: Consumer) -> None:

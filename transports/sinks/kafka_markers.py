@@ -1,6 +1,6 @@
 """Which partitions of a topic have the marker of which schema; no client of Kafka is needed here."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -49,13 +49,14 @@ class KafkaMarkers:
     """
 
     def __init__(self, kept: Any = None, position_of: Callable[[str], Position] | None = None) -> None:
-        found: Iterable[KafkaMarker] = msgspec.convert(kept or [], list[KafkaMarker])
+        found: list[KafkaMarker] = msgspec.convert(kept or [], list[KafkaMarker])
         self._sent = {
             (one.topic, one.key): one
             for one in found
             if position_of is None or _is_known(position_of, one.token)
         }
         self._sending = self._kept = self._sent  # with those of the batch that is not confirmed yet
+        self._topics = {one.topic for one in found}  # none of the others lacks any
 
     def begin(self) -> None:
         """Begins a batch; what an attempt that failed has sent does not count."""
@@ -76,6 +77,7 @@ class KafkaMarkers:
     def note(self, marker: KafkaMarker) -> None:
         """Notes a marker that is sent to the first partitions of its topic."""
         self._sending[marker.topic, marker.key] = marker
+        self._topics.add(marker.topic)
 
     def lacking(
         self, topic: str, place: Position, partitions_of: Callable[[str], int]
@@ -87,6 +89,8 @@ class KafkaMarkers:
             place: The position of the change that is sent next. Markers of later schemas are left out: these are sent again.
             partitions_of: Returns the number of partitions of a topic.
         """
+        if topic not in self._topics:
+            return
         for known, marker in list(self._sending.items()):
             if marker.topic == topic and (marker.version, marker.index) < place:
                 now = partitions_of(topic)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -92,31 +93,30 @@ class KafkaRecords:
             change.area is Area.DATA or (change.area is Area.SCHEMA and self._schema_topic is not None)
         ):
             return None
-        topic = self._topic_of(change)
-        if _TOPIC.fullmatch(topic) is None:
+        topic = _topic(self._topic, change.entity_type)
+        if not _is_topic(topic):
             return f"no topic can be called {topic!r}, after its entity type: a name has {_TOPICS}"
         return None
 
-    def of(self, change: Change, context: SinkContext) -> Iterator[KafkaRecord]:
-        """Yields the records of a change, in their order."""
-        if change.entity_type is None and change.area is Area.DATA:
-            return
+    def of(self, change: Change, context: SinkContext) -> Iterable[KafkaRecord]:
+        """Returns the records of a change, in their order."""
         if change.area is Area.SCHEMA:
-            yield from self._schema(change, context)
-        elif change.area is Area.DATA and (change.field is None or self._field_changes):
-            yield from self._change(change, context)
+            return self._schema(change, context)
+        if change.area is not Area.DATA or change.entity_type is None:
+            return ()
+        return () if change.field is not None and not self._field_changes else self._change(change, context)
 
-    def _change(self, change: Change, context: SinkContext) -> Iterator[KafkaRecord]:
-        topic, key = self._topic_of(change), _key(change)
+    def _change(self, change: Change, context: SinkContext) -> Iterable[KafkaRecord]:
+        topic, key = _topic(self._topic, change.entity_type), _key(change)
         value = msgspec.json.encode(self._form(change, context, self._source))
         if change.field is not None:
             # The compaction of a topic must not take a piece of an entity for the newest record of the entity, or of another piece.
             own = _key(change, change.field, change.version, change.index)
-            yield KafkaRecord(topic, own, value, beside=key)
-            return
-        yield KafkaRecord(topic, key, value, everywhere=change.key is None)
+            return (KafkaRecord(topic, own, value, beside=key),)
+        record = KafkaRecord(topic, key, value, None, change.key is None)
         if self._tombstones and change.key is not None and change.operation in _DELETES:
-            yield KafkaRecord(topic, key, None)
+            return record, KafkaRecord(topic, key, None)
+        return (record,)
 
     def _schema(self, change: Change, context: SinkContext) -> Iterator[KafkaRecord]:
         """Yields a schema, and a marker for each partition that may hold changes of its entity type."""
@@ -130,14 +130,25 @@ class KafkaRecords:
                 "entity_type": change.entity_type,
                 "id": context.change_id(change),
             }
-            yield KafkaRecord(
-                self._topic_of(change), _key(change), msgspec.json.encode(marker), everywhere=True
-            )
+            topic = _topic(self._topic, change.entity_type)
+            yield KafkaRecord(topic, _key(change), msgspec.json.encode(marker), everywhere=True)
 
-    def _topic_of(self, change: Change) -> str:
-        return self._topic.replace(_TYPE, change.entity_type or "")
+
+# There are few entity types, and many changes of each.
+@lru_cache(maxsize=1024)
+def _topic(template: str, entity_type: str | None) -> str:
+    return template.replace(_TYPE, entity_type or "")
+
+
+@lru_cache(maxsize=1024)
+def _is_topic(name: str) -> bool:
+    return _TOPIC.fullmatch(name) is not None
 
 
 def _key(change: Change, *more: str | int) -> bytes:
-    text = json.dumps([change.entity_type, change.key, *more], ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogateescape")
+    parts = [change.entity_type, change.key, *more]
+    try:
+        return msgspec.json.encode(parts)
+    except UnicodeEncodeError:  # bytes that are not UTF-8, which stand as lone surrogates
+        text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogateescape")

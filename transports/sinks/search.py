@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -90,6 +91,7 @@ class SearchSink:
         scheme, _, rest = url.partition("://")
         self._shown = url if kept else f"{scheme}://{re.split('[/?#]', rest.rpartition('@')[2])[0]}"
         self._index, self._timeout, self._tls = index, float(timeout), tls
+        self._name = lru_cache(maxsize=1024)(self._checked_name)  # there are few entity types
         self._client: Any = None
         self._lock = threading.Lock()  # several threads write
         self._newest: Position | None = None
@@ -145,7 +147,7 @@ class SearchSink:
             effect = effect_of(change)
             try:
                 if effect is EntityEffect.CLEAR:
-                    name, most = self._name(change), _version(change)
+                    name, most = self._name(change.entity_type or ""), _version(change)
                     results += self._bulk(lines, places)
                     lines, places = [], []
                     self._clear(name, most)
@@ -185,8 +187,8 @@ class SearchSink:
 
     # Requests.
 
-    def _name(self, change: Change) -> str:
-        name = self._named(change.entity_type or "")
+    def _checked_name(self, entity_type: str) -> str:
+        name = self._named(entity_type)
         if _INDEX.fullmatch(name) is None:
             raise Unfit(f"no index can be called {name!r}, after its entity type")
         if name in (self._gaps, self._beside(_PLACES)):
@@ -207,19 +209,18 @@ class SearchSink:
             raise Unfit(f"its key is not UTF-8: {change.key!r}") from None
         if not key or len(key) > _KEY_BYTES:
             raise Unfit(f"its key has {len(key)} bytes; an id has 1 to {_KEY_BYTES}")
-        what = {
-            "_index": self._name(change),
-            "_id": change.key,
-            "version": _version(change),
-            "version_type": "external",
-        }
+        name, version = self._name(change.entity_type or ""), _version(change)
+        told = b'"_id":%b,"version":%d,"version_type":"external"}}' % (
+            msgspec.json.encode(change.key),
+            version,
+        )
         if effect is EntityEffect.DELETE:
-            return [msgspec.json.encode({"delete": what})]
+            return [b'{"delete":{"_index":"%b",%b' % (name.encode(), told)]
         if change.body_bytes is None:
             raise Unfit("the log does not hold the whole entity")
         # A newline ends a document; JSON may contain some outside of strings.
         return [
-            msgspec.json.encode({"index": what}),
+            b'{"index":{"_index":"%b",%b' % (name.encode(), told),
             change.body_bytes.replace(b"\n", b" ").replace(b"\r", b" "),
         ]
 

@@ -5,8 +5,7 @@ sends a byte now and then would hold the sink for hours, and one that does not e
 """
 
 import contextlib
-import io
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import opensearchpy
 import urllib3
@@ -17,6 +16,14 @@ __all__ = ["ANSWER_BYTES", "BoundedConnection"]
 
 ANSWER_BYTES: Final = 16 * 2**20
 """Most bytes of one answer; that to a batch has some 300 for each change."""
+
+
+class _Answer(NamedTuple):
+    """What the client of the engine takes of an answer; ``data`` is not compressed."""
+
+    data: bytes
+    headers: urllib3.HTTPHeaderDict
+    status: int
 
 
 class BoundedConnection(opensearchpy.Urllib3HttpConnection):
@@ -39,7 +46,7 @@ class BoundedConnection(opensearchpy.Urllib3HttpConnection):
                 bound.begin()
                 return super().getresponse()
 
-        def urlopen(*given: Any, **named: Any) -> urllib3.HTTPResponse:
+        def urlopen(*given: Any, **named: Any) -> _Answer:
             bound.begin()
             answer = ask(*given, preload_content=False, **named)
             bound.begin()
@@ -50,10 +57,6 @@ class BoundedConnection(opensearchpy.Urllib3HttpConnection):
                     if len(read) > ANSWER_BYTES:
                         raise urllib3.exceptions.HTTPError(f"the answer is larger than {ANSWER_BYTES} bytes")
                 answer.release_conn()
-            headers = {
-                name: value for name, value in answer.headers.items() if name.lower() != "content-encoding"
-            }
-            # As a file: of bytes that are none, as in an answer to HEAD, ``data`` would be None.
-            return urllib3.HTTPResponse(io.BytesIO(read), headers, answer.status)
+            return _Answer(bytes(read), answer.headers, answer.status)
 
         pool.ConnectionCls, pool.urlopen = Connection, urlopen

@@ -80,22 +80,22 @@ SENDING: Final = (
     Fault(
         "F103",
         "transports/sinks/kafka_records.py",
-        "yield KafkaRecord(topic, key, None)",
-        'yield KafkaRecord(topic, key, b"null")',
+        "return record, KafkaRecord(topic, key, None)",
+        'return record, KafkaRecord(topic, key, b"null")',
         "a tombstone is a record with a body, and compaction keeps the entity",
     ),
     Fault(
         "F103",
         "transports/sinks/kafka_records.py",
-        "yield KafkaRecord(topic, own, value, beside=key)",
-        "yield KafkaRecord(topic, own, value)",
+        "return (KafkaRecord(topic, own, value, beside=key),)",
+        "return (KafkaRecord(topic, own, value),)",
         "a field-level change is beside its entity by chance only",
     ),
     Fault(
         "F103",
         "transports/sinks/kafka_records.py",
-        "yield KafkaRecord(topic, key, value, everywhere=change.key is None)",
-        "yield KafkaRecord(topic, key, value)",
+        "record = KafkaRecord(topic, key, value, None, change.key is None)",
+        "record = KafkaRecord(topic, key, value)",
         "a truncation reaches one partition",
     ),
     Fault(
