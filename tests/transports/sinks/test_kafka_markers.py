@@ -204,3 +204,28 @@ def test_the_markers_of_a_history_that_is_gone_are_forgotten(tmp_path):
     assert [*again.lacking("gone", Position(2), lambda _: 5)] == []
     assert [*again.lacking("old", Position(2), lambda _: 5)] == [(marker("old", 2), 3), (marker("old", 2), 4)]
     assert [*again.lacking("old", Position(2), lambda _: 5)] == []
+
+
+def test_a_crash_before_the_note_repeats_markers_as_they_were():
+    """F179: the same record, under the id of its schema, to the same partition; and none of an older schema."""
+    markers = KafkaMarkers()
+    markers.begin()
+    for version in (1, 2):
+        markers.note(
+            KafkaMarker("t", b"k", b"v%d" % version, {"penstock-id": f"{version}"}, "t", version, 1, 3)
+        )
+    kept = markers.told
+
+    def sent():
+        again = KafkaMarkers(json.loads(json.dumps(kept)), lambda _: Position(9))
+        again.begin()
+        found = list(again.lacking("t", Position(9), lambda _: 5))
+        again.confirm()  # and the crash comes before the note
+        return [(marker.record, marker.headers, partition) for marker, partition in found]
+
+    first = sent()
+    assert [(record.value, headers, partition) for record, headers, partition in first] == [
+        (b"v2", {"penstock-id": "2"}, 3),
+        (b"v2", {"penstock-id": "2"}, 4),
+    ]
+    assert sent() == first
