@@ -2,6 +2,7 @@
 
 * `writing`: by which rule each value becomes JSON, or the text of a key.
 * `reading`: which values each type reads, and which it refuses, as it would change them.
+* `plain`: the same for most values, from the text at once.
 """
 
 from publishers.lossless.reading import Reader, mistakable, reader

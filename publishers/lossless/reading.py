@@ -25,7 +25,6 @@ import re
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation
 from math import isfinite
@@ -37,7 +36,7 @@ import msgspec
 from publishers.lossless.writing import NUMBER, is_long
 from publishers.model.errors import ValueRefused
 
-__all__ = ["Reader", "mistakable", "reader"]
+__all__ = ["Reader", "kind_of", "mistakable", "reader"]
 
 Reader = Callable[[Any], Any]
 """Turns a parsed value into the Python value of its type."""
@@ -158,7 +157,7 @@ def _map(key: Reader, value: Reader) -> Reader:
 
 
 def _leaf(schema: str, leaves: Mapping[str, Reader], written: Any, *, key: bool) -> Reader:
-    name = _DETAILS.sub("", schema)
+    name = kind_of(schema)
     made = _KEYS.get(name, _LEAVES.get(name)) if key else _LEAVES.get(name)
     if made is None:
         raise ValueError(f"type is {schema!r}, but must be one of {', '.join(_LEAVES)}, or an object")
@@ -181,12 +180,17 @@ def _checked(strict: Reader, kind: str, more: Reader | None = None) -> Reader:
     return read
 
 
+def kind_of(schema: str) -> str:
+    """Returns the name of a type without its details, such as the digits of a decimal."""
+    return _DETAILS.sub("", schema)
+
+
 def mistakable(schema: Any, written: Any) -> bool:
     """Whether the JSON of values of the type ``written`` may look like that of other values of the type ``schema``."""
     if schema == written or written in _UNTOLD:
         return False
     if isinstance(schema, str) and isinstance(written, str):
-        ours, theirs = _DETAILS.sub("", schema), _DETAILS.sub("", written)
+        ours, theirs = kind_of(schema), kind_of(written)
         if theirs in _BITS or theirs in ("boolean", ours):
             return False
         if _GROUPS.get(ours) != _GROUPS.get(theirs):
@@ -204,8 +208,8 @@ def mistakable(schema: Any, written: Any) -> bool:
 
 def _of_written(schema: str, read: Reader, written: Any) -> Reader:
     """Returns what reads values whose JSON could be mistaken, by the type that they were written as."""
-    name = _DETAILS.sub("", schema)
-    theirs = _DETAILS.sub("", written) if isinstance(written, str) else ""
+    name = kind_of(schema)
+    theirs = kind_of(written) if isinstance(written, str) else ""
     if theirs in _TEXTS and name in _CLOCKS:
         return lambda value: _same_text(read(value), value)
     if _GROUPS.get(name) != _GROUPS.get(theirs) or not theirs:
@@ -319,7 +323,7 @@ def _double(value: Any) -> float:
 
 def _nearest(value: float) -> float:
     """Returns the number of single precision that is nearest to one that is no infinity."""
-    found: float = struct.unpack("f", struct.pack("f", value))[0]
+    found: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
     return found
 
 
@@ -329,6 +333,8 @@ def _single(value: Any) -> float:
 
 
 def _float(value: Any) -> float:
+    if type(value) is float and value == _nearest(value):  # most of them
+        return value
     found = _double(value)
     if not isfinite(found) or isinstance(value, int):
         return _single(value)
@@ -389,9 +395,10 @@ def _time_of(pattern: re.Pattern[str], read: Callable[[str], Any]) -> Reader:
             raise ValueError(text)
         if match["far"]:
             return text
-        with suppress(OverflowError):  # the last hours of the year 9999, elsewhere
+        try:
             return read(text)
-        return text
+        except OverflowError:  # the last hours of the year 9999, elsewhere
+            return text
 
     return found
 
@@ -416,6 +423,7 @@ _ZONE: Final = r"(?:Z|[+-]\d\d(?::?\d\d(?::\d\d)?)?)"
 _FINER: Final = re.compile(r"\.\d{6}\d*[1-9]")  # than a microsecond
 _NUMBER: Final = re.compile(NUMBER, re.ASCII)
 _SIZE: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_SINGLE: Final = struct.Struct("f")
 _UNREAL: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _UNTOLD: Final = ("void", "variant", None)  # types that say nothing about a value

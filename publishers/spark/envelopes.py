@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 )
 
 from publishers.lossless import Reader, encode, reader
+from publishers.lossless.plain import PLAIN
 from publishers.model.errors import ValueRefused
 
 __all__ = ["EnvelopeParser", "Parsed"]
@@ -100,19 +101,6 @@ _DIRECT: Final = (
 )  # fmt: skip
 _WHOLE: Final = ("byte", "short", "integer", "long")
 _UNREAL: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_PLAIN: Final[Mapping[str, Any]] = {
-    **{
-        name: Annotated[int, msgspec.Meta(ge=-(1 << bits), lt=1 << bits)]
-        for name, bits in (("byte", 7), ("short", 15), ("integer", 31))
-    },
-    "long": Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
-    "double": Annotated[
-        float, msgspec.Meta(gt=-float(1 << 53), lt=float(1 << 53))
-    ],  # a whole number beyond may not fit
-    "string": str,
-    "boolean": bool,
-}
-"""Types whose values msgspec reads from the text of an envelope as `publishers.lossless` does, or refuses."""
 _TEXTS: Final = ("string", "binary")  # types of which a placeholder may be a value
 _wrapped: Final = msgspec.json.Decoder(_Wrapped)
 _exact: Final = msgspec.json.Decoder(float_hook=Decimal)
@@ -263,9 +251,9 @@ class _WholeImages:
 
     def __init__(self, types: Mapping[str, Any], reads: Mapping[str, Reader]) -> None:
         self._types = types
-        self._plain = [kind in _PLAIN for kind in types.values()]
+        self._plain = [kind in PLAIN for kind in types.values()]
         self._texts = [place for place, kind in enumerate(types.values()) if kind in _TEXTS]
-        columns = [(f"c{at}", _PLAIN.get(kind, Any), None) for at, kind in enumerate(types.values())]
+        columns = [(f"c{at}", PLAIN.get(kind, Any), None) for at, kind in enumerate(types.values())]
         columns = [(name, kind if kind is Any else kind | None, None) for name, kind, _ in columns]
         names = {f"c{at}": name for at, name in enumerate(types)}
         image: Any = msgspec.defstruct("Image", columns, rename=names, gc=False)

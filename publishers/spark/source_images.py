@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType, VariantVal
 from publishers import lossless
 from publishers.errors import ValueRefused
 from publishers.lossless import Reader, reader
+from publishers.lossless.plain import plain_type
 from publishers.spark.errors import SchemaRefused
 from publishers.spark.schema import type_kind
 
@@ -51,6 +52,9 @@ class EntityImages:
         self._struct = pa.struct(self._schema)
         self._read = reader(entity.jsonValue(), _LEAVES, written)
         self._parsing = None if written is not None else _parsing(entity, self._schema)
+        several = {"type": "array", "elementType": entity.jsonValue()}
+        plain = None if written is not None else plain_type(several, _LEAVES)
+        self._plain = None if plain is None else (msgspec.json.Decoder(plain.type).decode, plain.read)
 
     def read(self, images: pa.Array, versions: pa.Array, indices: pa.Array) -> dict[str, pa.Array]:
         """Returns the columns by name; a value is null if the row has no image, or the image lacks the member.
@@ -76,7 +80,8 @@ class EntityImages:
                     return ValueRefused(error.column, error.value, error.kind, *place)
                 return ValueRefused("", image, "struct", *place)
 
-            columns = self._exactly(texts, 0, refused).flatten()
+            found = self._plainly(texts)
+            columns = (self._exactly(texts, 0, refused) if found is None else found).flatten()
         return dict(zip(self._names, columns, strict=True))
 
     def _by_arrow(self, images: pa.Array) -> list[pa.Array] | None:
@@ -102,6 +107,19 @@ class EntityImages:
         except pa.ArrowException:
             return None
 
+    def _plainly(self, texts: list[bytes | None]) -> pa.Array | None:
+        """Parses with types of msgspec; returns None if one is missing, or refuses a value."""
+        if self._plain is None:
+            return None
+        decode, read = self._plain
+        try:
+            parsed = decode(_joined(texts))
+            if len(parsed) != len(texts):
+                return None
+            return pa.array(parsed if read is None else read(parsed), self._struct)
+        except (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError):
+            return None
+
     def _refusal(self, image: bytes | None) -> ValueRefused | None:
         try:
             self._read(msgspec.json.decode(image or b"null"))
@@ -114,7 +132,7 @@ class EntityImages:
     ) -> pa.Array:
         """Parses all images as one JSON text into an array of structs; on an error, bisects to find the faulty image."""
         try:
-            parsed = _exact.decode(b"[%b]" % b",".join(b"null" if one is None else one for one in texts))
+            parsed = _exact.decode(_joined(texts))
             if len(parsed) != len(texts):
                 raise ValueError("it is no JSON")
             return pa.array([self._read(image) for image in parsed], self._struct)
@@ -127,6 +145,10 @@ class EntityImages:
                 self._exactly(texts[half:], first + half, refused),
             )
             return pa.concat_arrays(halves)
+
+
+def _joined(texts: list[bytes | None]) -> bytes:
+    return b"[%b]" % b",".join(b"null" if one is None else one for one in texts)
 
 
 def _is_doubtful(column: pa.Array, kind: pa.DataType) -> bool:

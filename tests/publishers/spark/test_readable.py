@@ -7,6 +7,7 @@ times of a clock somewhere. What is readable is read as Spark's cast says; what 
 import json
 from decimal import Decimal
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -211,8 +212,10 @@ def test_values_within_others_are_read_as_those_of_their_own(judged, shape):
     around, place = SHAPES[shape]
     pairs = [pair for number, pair in enumerate(judged) if LONG or number % 3 == 0]
     for written, read in pairs:
-        images = EntityImages(ddl(shape.format(read)), told(shape.format(written)))
-        for body, readable, cast in judged[written, read]:
+        ways = [EntityImages(ddl(shape.format(read)), told(shape.format(written)))]
+        if not mistakable(told(shape.format(read)), told(shape.format(written))):
+            ways.append(EntityImages(ddl(shape.format(read))))
+        for images, (body, readable, cast) in product(ways, judged[written, read]):
             text = around % body.removeprefix(b'{"v":').removesuffix(b"}")
             found, error = outcome(partial(within, images), text)
             if error is not None:
