@@ -48,6 +48,7 @@ _REFUSED: Final = (
     redis.AuthenticationError, redis.exceptions.AuthorizationError, redis.exceptions.NoPermissionError
 )  # fmt: skip
 _SAID_REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
+_PLACES: Final = b"penstock:place:"  # the beginning of the names of the places of all sinks
 _SCANNED: Final = 500  # keys a step, and a command that deletes them
 _ANNOTATED: Final = "caused error: "  # redis-py puts the command before it
 
@@ -165,7 +166,11 @@ class CacheSink:
                 self._clear(change.entity_type or "")
             elif effect is not EntityEffect.NONE and change.key is not None:
                 put = effect is EntityEffect.PUT and self._values and change.body_bytes is not None
-                effects[self._key(change.entity_type, change.key)] = place, change if put else None
+                key = self._key(change.entity_type, change.key)
+                if key.startswith(_PLACES):
+                    refused.append(ItemResult(place, ItemVerdict.REJECT, f"{key.decode('utf-8', 'replace')} is the name of a place of a sink"))  # fmt: skip
+                    continue
+                effects[key] = place, change if put else None
         # One command for all values: a transaction answers each of its commands twice.
         at_once = self._ttl is None and any(kept is not None for _, kept in effects.values())
         answers = self._sent(effects, batch.next, at_once=at_once)
@@ -270,7 +275,7 @@ class CacheSink:
             cursor, keys = self._asked(lambda: self._client.scan(cursor, match=match, count=_SCANNED))  # noqa: B023 - called at once
             if not isinstance(keys, list):
                 raise self._nonsense(keys)
-            gone = [key for key in keys if key not in (self._place, self._place.encode())]
+            gone = [key for key in keys if not key.startswith(_PLACES if isinstance(key, bytes) else _PLACES.decode())]  # fmt: skip
             if gone:
                 answer = self._asked(lambda: self._client.unlink(*gone))  # noqa: B023 - called at once
                 if not isinstance(answer, int):
@@ -287,7 +292,7 @@ class CacheSink:
 
     @property
     def _place(self) -> str:
-        return f"penstock:place:{self._opened.log_id}:{self._opened.name}"
+        return f"{_PLACES.decode()}{self._opened.log_id}:{self._opened.name}"
 
     # Answers.
 

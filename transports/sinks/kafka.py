@@ -17,7 +17,7 @@ from transports.sinks.errors import TargetOfOtherHistory, TargetRefused, TargetU
 from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka_errors import judged
 from transports.sinks.kafka_markers import KafkaMarker, KafkaMarkers
-from transports.sinks.kafka_records import KafkaRecord, KafkaRecords
+from transports.sinks.kafka_records import PLACES, KafkaRecord, KafkaRecords
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import ItemResult, SinkBatch, SinkContext, SinkGap
@@ -379,7 +379,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
 
     @property
     def _places(self) -> str:
-        return f"penstock.places.{self._opened.log_id}.{self._opened.name}"
+        return f"{PLACES}{self._opened.log_id}.{self._opened.name}"
 
     def _inspect(self) -> None:
         """Reads the stored position for an opening that sends nothing, and so creates no topic."""

@@ -14,7 +14,10 @@ from transports.sinks.formats import RECORDS, WebhookSource
 from transports.sinks.partitions import partition_of
 from transports.sinks.sink import SinkContext
 
-__all__ = ["KafkaRecord", "KafkaRecords"]
+__all__ = ["PLACES", "KafkaRecord", "KafkaRecords"]
+
+PLACES: Final = "penstock.places."
+"""The beginning of the names of the topics of places."""
 
 _DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
 _TYPE: Final = "{entity_type}"
@@ -77,6 +80,8 @@ class KafkaRecords:
             not isinstance(schema_topic, str) or _TOPIC.fullmatch(schema_topic) is None
         ):
             raise InvalidOption("schema_topic", schema_topic, f"a name: {_TOPICS}")
+        if schema_topic == topic:
+            raise InvalidOption("schema_topic", schema_topic, "another topic than that of entities")
         if form not in RECORDS:
             raise InvalidOption("form", form, f"one of {', '.join(RECORDS)}")
         if field_changes and form != "native":
@@ -96,6 +101,8 @@ class KafkaRecords:
         topic = _topic(self._topic, change.entity_type)
         if not _is_topic(topic):
             return f"no topic can be called {topic!r}, after its entity type: a name has {_TOPICS}"
+        if topic == self._schema_topic or topic.startswith(PLACES):
+            return f"topic {topic!r}, called after its entity type, holds the schemas or the places of sinks"
         return None
 
     def of(self, change: Change, context: SinkContext) -> Iterable[KafkaRecord]:

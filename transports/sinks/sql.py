@@ -29,7 +29,7 @@ from transports.sinks.sink import (
     effect_of,
 )
 from transports.sinks.sql_places import SqlPlaces
-from transports.sinks.sql_table import IDENTIFIERS, EntityTable, SqlTable, check_identifier
+from transports.sinks.sql_table import IDENTIFIERS, EntityTable, NameTaken, SqlTable, check_identifier
 from transports.sinks.tls import TargetTls
 
 __all__ = ["SqlSink", "SqlTable"]
@@ -350,7 +350,10 @@ class SqlSink:
             table = self._spec_of(kind)
             if table is None and self._declared is None:
                 raise Unfit(f"no table has the name of its entity type: {kind!r} is not {IDENTIFIERS}")
-            self._tables[kind] = None if table is None else self._found(table)
+            try:
+                self._tables[kind] = None if table is None else self._found(table)
+            except NameTaken as error:
+                raise Unfit(str(error)) from None
         return self._tables[kind]
 
     def _spec_of(self, entity_type: str) -> SqlTable | None:
@@ -363,6 +366,10 @@ class SqlSink:
             return None
 
     def _found(self, table: SqlTable) -> EntityTable:
+        assert self._engine is not None
+        folds = self._engine.dialect.name == "sqlite"
+        if table.schema is None and self._places.owns(table.name, folds=folds):
+            raise NameTaken(f"no entity type has the table {table.name}: it is one of the sink's own")
         with self._transaction() as connection:
             made = EntityTable(table, connection, create=self._create, tombstones=self._ttl is not None)
             foreign = self._new and made.written(connection)

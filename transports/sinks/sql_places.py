@@ -56,6 +56,16 @@ class SqlPlaces:
             sa.Column("sink", sa.String(64), nullable=False),
         )
 
+    def owns(self, name: str, *, folds: bool) -> bool:
+        """Whether a table is one of these.
+
+        Args:
+            name: The name of the table.
+            folds: Whether small and capital letters are the same.
+        """
+        own = (self.places.name, self._gaps.name, self._writers.name)
+        return name.lower() in map(str.lower, own) if folds else name in own
+
     def take_over(self, connection: sa.Connection, context: SinkContext) -> str | None:
         """Returns the position, which from now on only this opening of the slot may move.
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,7 +19,7 @@ from publishers.model.change import Change
 from transports.sinks.errors import TargetRefused
 from transports.sinks.sink import EntityEffect, Unfit
 
-__all__ = ["IDENTIFIERS", "EntityTable", "SqlTable", "check_identifier", "converter"]
+__all__ = ["IDENTIFIERS", "EntityTable", "NameTaken", "SqlTable", "check_identifier", "converter"]
 
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -196,6 +197,10 @@ class SqlTable:
             check_identifier("columns", column)
 
 
+class NameTaken(TargetRefused):
+    """No table can have a name: the database has something else of that name."""
+
+
 class EntityTable:
     """A table of a database, with the statements that change it.
 
@@ -206,6 +211,7 @@ class EntityTable:
         tombstones: Whether the row of a removed entity stays.
 
     Raises:
+        NameTaken: If the table cannot be created.
         TargetRefused: If the table is missing, or lacks a column.
     """
 
@@ -214,7 +220,12 @@ class EntityTable:
         self._postgres = connection.dialect.name == "postgresql"
         plan = self._plan(postgresql.JSONB() if self._postgres else sa.Text())
         if create:
-            connection.execute(sa.schema.CreateTable(plan, if_not_exists=True))
+            try:
+                connection.execute(sa.schema.CreateTable(plan, if_not_exists=True))
+            except sa.exc.OperationalError as error:
+                if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+                    raise NameTaken(f"no table can be called {spec.name}: {error.orig}") from None
+                raise
         try:
             self.table: sa.Table = sa.Table(
                 sa.quoted_name(spec.name, quote=True),
@@ -224,8 +235,9 @@ class EntityTable:
                 resolve_fks=False,
             )
         except sa.exc.NoSuchTableError:
-            made = sa.schema.CreateTable(plan).compile(connection)
-            raise TargetRefused(f"there is no table {spec.name}: {' '.join(str(made).split())}") from None
+            made = " ".join(str(sa.schema.CreateTable(plan).compile(connection)).split())
+            kind, also = (NameTaken, "; something else has its name") if create else (TargetRefused, "")
+            raise kind(f"there is no table {spec.name}: {made}{also}") from None
         lacks = [column.name for column in plan.c if column.name not in self.table.c]
         if lacks:
             raise TargetRefused(f"table {spec.name} has no column {', '.join(lacks)}")

@@ -149,3 +149,20 @@ def test_what_a_target_of_the_past_holds_is_forgotten(made, tmp_path):
         rig.log.commit([upsert("customer", "1", {})])
         rig.drained()
         assert rig.runner.counters.rejected == 0
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_no_entity_has_the_key_of_a_place_and_no_truncation_deletes_places(server, tmp_path, values):
+    """F110: those of other sinks too."""
+    place = b"penstock:place:log:other"
+    server.keys = {place: 1}
+    sink = CacheSink(URL, "{entity_type}:{key}", values=values)
+    with rigged(tmp_path / "log", sink, on_reject="drop") as rig:
+        rig.log.commit([upsert("penstock", "1", {}), upsert("penstock", "place:log:other", {})])
+        rig.log.commit(
+            [truncate("penstock"), remove("penstock", "place:log:other"), upsert("penstock", "2", {})]
+        )
+        rig.drained()
+        assert server.keys.keys() - {b"penstock:2"} == {place}
+        assert server.keys[place] == 1
+        assert (rig.runner.counters.dropped, rig.runner.counters.failures) == (2, 0)

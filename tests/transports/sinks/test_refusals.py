@@ -115,7 +115,7 @@ def test_a_row_that_a_later_row_of_its_transaction_makes_right_is_kept(tmp_path,
         assert (rig.runner.counters.dropped, rig.runner.counters.failures) == (2, 0)
 
 
-STRANGE = ["order line", "straße", "a/b", "x" * 250, "."]
+STRANGE = ["order line", "straße", "a/b", "x" * 250, ".", "schemas", "penstock.places.log.stock"]
 
 
 @pytest.mark.parametrize("on_reject", ["pause", "drop"])
@@ -133,14 +133,21 @@ def test_an_entity_type_that_is_no_topic_stops_itself_only(tmp_path, on_reject):
             expected = {"a"}
         else:
             rig.drained()
-            assert (rig.runner.counters.dropped, rig.runner.counters.failures) == (7, 0)
+            assert (rig.runner.counters.dropped, rig.runner.counters.failures) == (9, 0)
             expected = {"a", "b"}
     assert {json.loads(key)[1] for _, key, _ in broker.records("order")} == expected
     broker.close()
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"topic": "a b"}, {"topic": "shop/{entity_type}"}, {"schema_topic": "a b"}, {"topic": ".."}]
+    "arguments",
+    [
+        {"topic": "a b"},
+        {"topic": "shop/{entity_type}"},
+        {"schema_topic": "a b"},
+        {"topic": ".."},
+        {"topic": "a", "schema_topic": "a"},
+    ],
 )
 def test_a_name_that_is_no_topic_is_no_option(arguments):
     with pytest.raises(InvalidOption):
@@ -212,3 +219,30 @@ def test_an_interrupt_of_the_program_that_steps_a_sink_reaches_it(tmp_path):
         rig.runner.step()
     assert isinstance(rig.runner, SinkRunner)
     rig.close()
+
+
+@pytest.mark.parametrize("on_reject", ["pause", "drop"])
+@pytest.mark.parametrize("kind", ["order line", "sqlite_x", "SQLite_master", "penstock_places", "Penstock_Gaps", "penstock_writers", "o_key"])  # fmt: skip
+def test_an_entity_type_that_is_no_table_stops_itself_only(tmp_path, kind, on_reject):
+    """F106: its changes and its truncation; also if something else has the name, such as a table of the sink's own."""
+    path = tmp_path / "target.db"
+    with sqlite3.connect(path) as base:
+        base.executescript("CREATE TABLE x (o); CREATE INDEX o_key ON x (o);")
+    with rigged(
+        tmp_path / "log", SqlSink(f"sqlite:///{path}", create_tables=True), on_reject=on_reject
+    ) as rig:
+        rig.log.commit([upsert("order", "a", {})])
+        rig.log.commit(
+            [upsert(kind, "1", {}), upsert("order", "b", {}), upsert(kind, "2", {}), truncate(kind)]
+        )
+        rig.log.commit([upsert("order", "c", {})])
+        if on_reject == "pause":
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            assert kind in rig.runner.statistics().reason
+            expected = {"a"}
+        else:
+            rig.drained()
+            assert (rig.runner.counters.dropped, rig.runner.counters.failures) == (3, 0)
+            expected = {"a", "b", "c"}
+        with sqlite3.connect(path) as base:
+            assert {key for (key,) in base.execute('SELECT key FROM "order"')} >= expected
