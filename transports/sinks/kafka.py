@@ -17,7 +17,7 @@ from transports.sinks.errors import TargetOfOtherHistory, TargetRefused, TargetU
 from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka_errors import judged
 from transports.sinks.kafka_markers import KafkaMarker, KafkaMarkers
-from transports.sinks.kafka_records import PLACES, KafkaRecord, KafkaRecords
+from transports.sinks.kafka_records import PLACES, KafkaRecord, KafkaRecords, once
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import ItemResult, SinkBatch, SinkContext, SinkGap
@@ -122,7 +122,7 @@ class KafkaSink:
         return None
 
     def _remember(self, context: SinkContext) -> None:
-        self._context = replace(context, change_id=_once(context.change_id))
+        self._context = replace(context, change_id=once(context.change_id))
         self._markers = KafkaMarkers(context.kept(), context.position_of)
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
@@ -503,20 +503,6 @@ class ExactlyOnceKafkaSink(KafkaSink):
 
     def _position_of(self, text: str) -> Position:
         return self._opened.place_of(text, f"the place in {self._places}", "the topics")
-
-
-def _once(change_id: Callable[[Change], str]) -> Callable[[Change], str]:
-    """Returns a function that computes the id of a change once for all its records, and for their headers and values."""
-    last: Change | None = None
-    text = ""
-
-    def remembered(change: Change) -> str:
-        nonlocal last, text
-        if change is not last:
-            last, text = change, change_id(change)
-        return text
-
-    return remembered
 
 
 def _close(consumer: Consumer) -> None:

@@ -14,7 +14,7 @@ from transports.sinks.formats import RECORDS, WebhookSource
 from transports.sinks.partitions import partition_of
 from transports.sinks.sink import SinkContext
 
-__all__ = ["PLACES", "KafkaRecord", "KafkaRecords"]
+__all__ = ["PLACES", "KafkaRecord", "KafkaRecords", "once"]
 
 PLACES: Final = "penstock.places."
 """The beginning of the names of the topics of places."""
@@ -139,6 +139,20 @@ class KafkaRecords:
             }
             topic = _topic(self._topic, change.entity_type)
             yield KafkaRecord(topic, _key(change), msgspec.json.encode(marker), everywhere=True)
+
+
+def once(change_id: Callable[[Change], str]) -> Callable[[Change], str]:
+    """Returns a function that computes the id of a change once for all its records, and for their headers and values."""
+    last: Change | None = None
+    text = ""
+
+    def remembered(change: Change) -> str:
+        nonlocal last, text
+        if change is not last:
+            last, text = change, change_id(change)
+        return text
+
+    return remembered
 
 
 # There are few entity types, and many changes of each.
