@@ -134,9 +134,11 @@ def remove(
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
-    if given:
+    extras = None
+    if given or meta is not None:
         check_given("remove", given)
-    return _gone(REMOVE, entity_type, key, before, meta_of(meta, **given), given)
+        extras = meta_of(meta, **given)
+    return _gone(REMOVE, entity_type, key, before, extras, given)
 
 
 def expire(
