@@ -15,6 +15,7 @@ _LINE: Final = 64 * 1024  # bytes of an inline command, as in Redis
 _HEAD: Final = 32  # bytes of a line with a length
 _WHOLE: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _HTTP: Final = frozenset({b"POST", b"HOST:"})
+_EMPTY: Final = re.compile(rb"(?:\*0\r\n|\r?\n){1,128}")  # so many cost one step
 _EACH: Final = 16  # bytes that an argument costs beside its own
 
 
@@ -33,7 +34,7 @@ class CommandParser:
         most: As the argument; a change applies from the next argument on.
         arguments: As the argument; a change applies from the next command on.
         taken: The number of commands returned.
-        steps: The arguments and empty commands that are parsed before ``next`` pauses.
+        steps: The arguments, and dozens of empty commands, that are parsed before ``next`` pauses.
         paused: Whether ``next`` has returned None for want of steps, and not of bytes.
     """
 
@@ -90,6 +91,10 @@ class CommandParser:
             if self._left is None:
                 if not self._buffer or self._pauses():
                     return None
+                if (empty := _EMPTY.match(self._buffer)) is not None:
+                    del self._buffer[: empty.end()]
+                    self._seen = 0
+                    continue
                 if self._buffer[:1] != b"*":
                     words = self._inline()
                     if words is None or words:

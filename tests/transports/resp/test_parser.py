@@ -121,3 +121,20 @@ def test_what_is_no_command_is_told_and_nothing_behind_it_is_read(data, why):
         parser.feed(packed([b"PING"]))
     assert parser.held == 0
     assert not parser.within
+
+
+@pytest.mark.parametrize("empty", [b"\r\n", b"\n", b"*0\r\n", b"\r\n*0\r\n\n"])
+def test_a_hundred_empty_commands_cost_one_step(empty):
+    """F147: what asks for nothing is dropped at once, so that nothing of it is left when the client has gone."""
+    parser = CommandParser(1_000_000, 10)
+    parser.steps = 1_500
+    parser.feed(empty * 60_000 + b"PING\r\n")
+    assert parser.next() == [b"PING"]
+    assert parser.steps > 0
+    parser.feed(b"\r")
+    assert parser.next() is None
+    parser.feed(b"\n*0")
+    assert parser.next() is None
+    parser.feed(b"\r\n*-1\r\n \r\nECHO\r\n")
+    assert parser.next() == [b"ECHO"]
+    assert parser.held == 0
