@@ -1,4 +1,4 @@
-"""The records of Kafka that a change becomes; no client of Kafka is needed here."""
+"""The records of Kafka that a change becomes, and the partitions of their keys; no client of Kafka is needed here."""
 
 import json
 import re
@@ -11,10 +11,38 @@ import msgspec
 from publishers.errors import InvalidOption
 from publishers.model.change import Area, Change, Operation
 from transports.sinks.formats import RECORDS, WebhookSource
-from transports.sinks.partitions import partition_of
 from transports.sinks.sink import SinkContext
 
-__all__ = ["PLACES", "KafkaRecord", "KafkaRecords", "once"]
+__all__ = ["PLACES", "KafkaRecord", "KafkaRecords", "once", "partition_of"]
+
+
+_FACTOR: Final = 0x5BD1E995
+_SEED: Final = 0x9747B28C
+_WORD: Final = 0xFFFFFFFF
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Returns the partition of a key.
+
+    Args:
+        key: The key of a record.
+        partitions: The number of partitions of its topic, from 1.
+    """
+    return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def _murmur2(data: bytes) -> int:
+    value = _SEED ^ len(data)
+    whole = len(data) & ~3
+    for begin in range(0, whole, 4):
+        piece = int.from_bytes(data[begin : begin + 4], "little") * _FACTOR & _WORD
+        piece = (piece ^ piece >> 24) * _FACTOR & _WORD
+        value = (value * _FACTOR & _WORD) ^ piece
+    if rest := data[whole:]:
+        value = (value ^ int.from_bytes(rest, "little")) * _FACTOR & _WORD
+    value = (value ^ value >> 13) * _FACTOR & _WORD
+    return value ^ value >> 15
+
 
 PLACES: Final = "penstock.places."
 """The beginning of the names of the topics of places."""

@@ -72,7 +72,7 @@ SENDING: Final = (
     ),
     Fault(
         "F103",
-        "transports/sinks/partitions.py",
+        "transports/sinks/kafka_records.py",
         "0x9747B28C",
         "0x9747B28D",
         "a field-level change is in another partition than its entity",

@@ -16,7 +16,7 @@ from tests.transports.sinks.targets import GoingClock, HandClock, rigged
 from transports.sinks import SinkContext, SinkState, TargetUnavailable, kafka
 from transports.sinks.formats import RECORDS, WebhookSource
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
-from transports.sinks.partitions import partition_of
+from transports.sinks.kafka_records import partition_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.transports.sinks.targets import rigged
 from transports.sinks import kafka
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
 from transports.sinks.kafka_markers import KafkaMarker, KafkaMarkers
-from transports.sinks.partitions import partition_of
+from transports.sinks.kafka_records import partition_of
 
 
 class Partitions:
