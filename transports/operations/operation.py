@@ -103,11 +103,6 @@ class Family:
             str(one.__struct_config__.tag): one for one in operations
         }
         self._first = next(iter(self.operations))
-        # A list has no name, and ignores one.
-        every = {name for one in operations for name in one.__struct_encode_fields__} - {"name"}
-        self._others = {
-            do: sorted(every.difference(one.__struct_encode_fields__)) for do, one in self.operations.items()
-        }
 
     def read(self, payload: Mapping[str, Any]) -> LogOperation[Any]:
         """Reads a payload.
@@ -120,12 +115,14 @@ class Family:
         do = self._first if do is None else do
         if not isinstance(do, str) or do not in self.operations:
             raise InvalidRequest("do", do, "one of: " + ", ".join(self.operations))
-        for name in self._others[do]:
-            if payload.get(name) is not None:
+        found = self.operations[do]
+        own = {*found.__struct_encode_fields__, "name"}  # a list has no name, and ignores one
+        for name in (name for one in self.operations.values() for name in one.__struct_encode_fields__):
+            if name not in own and payload.get(name) is not None:
                 raise InvalidRequest(name, payload[name], f"left out where do is {do!r}")
-        found = convert(self.operations[do], payload)
-        found.check()
-        return found
+        asked = convert(found, payload)
+        asked.check()
+        return asked
 
 
 def summary(operation: type) -> str:

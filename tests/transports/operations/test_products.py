@@ -17,7 +17,8 @@ from tests.transports.operations.page import command, name_of
 from transports import Grant, LogAction, RemoteError, connect, serve
 from transports.cli import main
 from transports.codec.fields import convert
-from transports.operations.operation import LogOperation
+from transports.operations.operation import LogOperation, Target
+from transports.operations.slots import SLOTS, SlotOperation
 from transports.operations.table import OPERATIONS
 
 SAMPLES: Final[dict[str, tuple[dict[str, Any], list[str]]]] = {
@@ -164,3 +165,25 @@ def test_a_follower_answers_what_the_table_says(place, log, operation, tmp_path)
     answers = operation.stored or operation.action is LogAction.READ
     assert told == ("OK" if answers else "LOG_READ_ONLY")
     assert state(log) == before
+
+
+class RestSlot(SlotOperation, frozen=True, kw_only=True, tag="rest"):
+    """Lets a slot rest."""
+
+    def do(self, target: Target, /) -> Any:
+        target.log.slots.pause(self.name)
+        return target.log.slots.info(self.name)
+
+
+@pytest.mark.parametrize("face", ["websocket", "python", "command"])
+def test_a_new_operation_is_one_more_entry_of_the_table(place, log, monkeypatch, face):
+    """F187: over each face, and for those who are allowed."""
+    monkeypatch.setitem(SLOTS.operations, "rest", RestSlot)
+    monkeypatch.setitem(SAMPLES, "slot rest", ({"name": "stock"}, ["stock"]))
+    ask = getattr(Asked(place.server.url, log.name), face)
+    place.grants[log.name] = UNNAMED
+    assert ask(RestSlot) == "FORBIDDEN"
+    assert not log.slots.info("stock").paused
+    place.grants[log.name] = EVERY
+    assert ask(RestSlot) == "OK"
+    assert log.slots.info("stock").paused
