@@ -15,10 +15,10 @@ from tests.transports.server.test_change_driver import connect
 ROOT: Final = str(Path(transports.__file__).parents[1])
 OURS: Final = tuple(f"{ROOT}/{package}/" for package in ("flow", "publishers", "transports"))
 BOUNDS: Final = {
-    "everything": ({"criteria": [], "credits": 0}, 205),
+    "everything": ({"criteria": [], "credits": 0}, 210),
     "one entity type": (
         {"criteria": [{"entity_types": ["order"]}], "credits": 10, "content": "BODY"},
-        235,
+        240,
     ),
 }
 """What is asked for, and the most calls from the message to ``subscribed``."""
