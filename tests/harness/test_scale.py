@@ -22,3 +22,14 @@ def test_each_random_test_runs_in_full_in_a_part_of_make_prove():
             assert any(name == place or name.startswith(place + "/") for place in places), (
                 f"{name}: see PROVE in Makefile"
             )
+
+
+def test_the_table_of_what_to_run_names_each_part_of_make_prove_and_no_other_target():
+    make = (ROOT / "Makefile").read_text()
+    parts = re.search(r"^PROVE := (.*)$", make, re.MULTILINE)[1].split()
+    assert {f"prove-{part}" for part in parts} <= set(re.findall(r"^(prove-\w+):", make, re.MULTILINE))
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    table = page[page.index("| touched | run |") :].partition("\n\n")[0]
+    named = set(re.findall(r"`make ([\w-]+)`", table))
+    assert {f"prove-{part}" for part in parts} == {one for one in named if one.startswith("prove-")}
+    assert named <= set(re.findall(r"^([\w-]+):", make, re.MULTILINE))
