@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from publishers import ChangeLog, upsert
+from tests.harness.constants import set_constant
 from tests.harness.inside import house_step_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK
@@ -296,7 +297,7 @@ def test_groups_that_a_client_may_not_see_are_not_said_to_be_missing(orders, cap
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_server_that_lists_some_of_the_groups_says_so(orders, capsys, monkeypatch, read_only):
     """F86."""
-    monkeypatch.setattr(statistics, "_LISTED", 2)
+    set_constant(monkeypatch, statistics, "_LISTED", 2)
     with ChangeLog.open(orders) as log:
         for name in ("audit", "pickers", "stock"):
             log.groups.create(name)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from publishers import ChangeLog, upsert
+from tests.harness.constants import set_constant
 from tests.transports.cli.test_group import printed, run
 from tests.transports.cli.test_program import one_line
 from transports import Grant, LogAction, connect, serve
@@ -165,7 +166,7 @@ def test_what_is_pending_at_which_consumer_is_told(orders, capsys):
 @pytest.mark.asyncio
 async def test_dead_letters_come_in_pages_of_a_bound(orders, monkeypatch):
     """F81: a great many of them take no great message."""
-    monkeypatch.setattr(operations, "_MOST_BYTES", 10)
+    set_constant(monkeypatch, operations, "_MOST_BYTES", 10)
     with ChangeLog.open(orders) as log:
         allowed = Grant({LogAction.CONSUME}, groups=["*"])
         with serve(log, authorise=allowed) as server:

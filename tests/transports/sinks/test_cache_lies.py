@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from publishers import truncate
+from tests.harness.constants import set_constant
 from tests.publishers.support import wait_until
 from tests.transports.sinks.liars import Liar, closes, drips, endless, says, silent
 from tests.transports.sinks.targets import GoingClock, rigged
@@ -68,7 +69,7 @@ def server():
 
 @pytest.fixture
 def liar(server, monkeypatch):
-    monkeypatch.setattr(cache, "ANSWER_BYTES", ROOM)
+    set_constant(monkeypatch, cache, "ANSWER_BYTES", ROOM)
     with Liar(server) as made:
         yield made
 

@@ -11,6 +11,7 @@ import pytest
 
 from penstock_cdc.errors import InvalidOption
 from publishers import remove, truncate, upsert
+from tests.harness.constants import set_constant
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import GoingClock, rigged
 from tests.transports.sinks.test_switch import left_out
@@ -267,7 +268,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_an_engine_that_lies_is_asked_again(engine, tmp_path, monkeypatch, lie):
     """F105: nothing passes for written, and neither time nor memory is without a bound."""
-    monkeypatch.setattr(search_connection, "ANSWER_BYTES", 1_000_000)
+    set_constant(monkeypatch, search_connection, "ANSWER_BYTES", 1_000_000)
     engine.plan = [lie]
     with rigged(tmp_path / "log", sink(engine, timeout=0.2 if "drips" in lie.__qualname__ else 10.0)) as rig:
         rig.commit("a")

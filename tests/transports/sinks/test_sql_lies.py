@@ -6,7 +6,8 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="the extra postgresql is not installed")
 
-from tests.publishers.support import wait_until  # noqa: E402 - behind what it needs
+from tests.harness.constants import set_constant  # noqa: E402 - behind what it needs
+from tests.publishers.support import wait_until  # noqa: E402 - likewise
 from tests.transports.sinks.liars import Liar, closes, drips, endless, says, silent  # noqa: E402 - likewise
 from tests.transports.sinks.targets import GoingClock, rigged  # noqa: E402 - likewise
 from transports.sinks import SinkState, sql  # noqa: E402 - likewise
@@ -91,7 +92,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_a_database_that_lies_is_asked_again(database, liar, tmp_path, monkeypatch, lie):
     """F106, F125: already before the sink has asked anything; nothing passes for written, and time and memory have a bound."""
-    monkeypatch.setattr(sql, "ANSWER_BYTES", ROOM)
+    set_constant(monkeypatch, sql, "ANSWER_BYTES", ROOM)
     database.lie = lie
     waits = "endless" not in lie.__qualname__
     with rigged(tmp_path / "log", sink(liar, 0.1 if waits else 10.0), clock=GoingClock()) as rig:
