@@ -342,4 +342,11 @@ SERVING: Final = (
         "            self._printed(changes[-1])",
         "a slot is acknowledged before its changes are printed",
     ),
+    Fault(
+        "F187",
+        "transports/operations/slots.py",
+        "        target.grant.check_slot(self.name)\n        found = self.do(target)",
+        "        found = self.do(target)",
+        "a client uses the slots of others, on every face at once",
+    ),
 )
