@@ -124,3 +124,22 @@ def test_two_sinks_never_write_one_table(server, tmp_path):
                 rig.runner.step()
             rig.drained()
             assert base.execute("SELECT key FROM shared").fetchall() == [("c",)]
+
+
+@pytest.mark.parametrize("kind", ["pg_class", "pg_user", "named_pkey", "penstock_places"])
+def test_an_entity_type_whose_name_the_database_keeps_stops_itself_only(server, tmp_path, kind):
+    """F106: no table of the system is written, and nothing waits for one that cannot be made."""
+    from transports.sinks.sql import SqlSink
+
+    with psycopg.connect(server.url, autocommit=True) as base:
+        sink = SqlSink(server.url, create_tables=True)
+        with rigged(tmp_path / "log", sink, clock=GoingClock(), on_reject="drop") as rig:
+            rig.log.commit([upsert("named", f"{kind} a", {})])
+            rig.log.commit([upsert(kind, "1", {}), upsert("named", f"{kind} b", {})])
+            rig.log.commit([upsert("named", f"{kind} c", {})])
+            rig.drained()
+            assert (rig.runner.counters.dropped, rig.runner.counters.failures) == (1, 0)
+        keys = base.execute("SELECT key FROM named ORDER BY key").fetchall()
+        assert keys == [(f"{kind} {one}",) for one in "abc"]
+        base.execute("DROP TABLE named")
+        base.execute("DELETE FROM penstock_writers")
