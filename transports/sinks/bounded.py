@@ -16,6 +16,7 @@ __all__ = ["ANSWER_BYTES", "AnswerBound", "BoundedSocket"]
 T = TypeVar("T")
 ANSWER_BYTES: Final = 4 * 2**20
 """Most bytes of the answers of a cache to a batch, which has some 100 for each change, and of a database to a transaction."""
+_NEARLY: Final = 0.9  # of the own timeout of a socket, which then may take as much longer
 _PIECE: Final = 65536  # bytes read at most between two looks at the bound
 
 
@@ -90,6 +91,8 @@ class BoundedSocket:
         if own == 0:  # a look whether there is anything to read
             return work()
         left = self._bound.left()
+        if own is not None and left > own * _NEARLY:
+            return work()  # two calls of the kernel for each read would be for nothing
         self._socket.settimeout(left if own is None else min(own, left))
         try:
             return work()
