@@ -74,6 +74,10 @@ def arrow_has_its_pipe() -> None:
 def _left(before: set[str]) -> set[str]:
     left = possessions() - before
     owners = {owner for what in before if (owner := _owner(what))} if left else set()
+    # A log has its segments open as long as it is open; its threads, of which one may be the first, bear its name.
+    owners |= {
+        f"penstock-{Path(found[1]).name}" for what in before if left and (found := SEGMENT.match(what))
+    }
     return {what for what in left if _owner(what) not in owners}
 
 

@@ -39,13 +39,15 @@ def test_task():
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    path = tmp_path_factory.mktemp("log") / "wal-1.log"
+    path = tmp_path_factory.mktemp("of") / "orders" / "wal-1.log"
+    path.parent.mkdir()
     with open(path, "wb"):
         yield path
 
 def test_tidy(pool, log, tmp_path):
-    """A pool of a wider scope may grow; so may the readers of a log; what a cycle holds is collected."""
+    """A pool of a wider scope may grow; so may the readers of a log, and its first thread may start; what a cycle holds is collected."""
     kept.append(open(log, "rb"))
+    threading.Thread(target=threading.Event().wait, name="penstock-orders-dispatch_0", daemon=True).start()
     barrier = threading.Barrier(2)
     for waiting in [pool.submit(barrier.wait) for _ in range(2)]:
         waiting.result()
