@@ -159,3 +159,21 @@ async def test_time_does_not_run_out_for_one_that_the_server_does_not_read(
         for _, writer in streams:
             writer.close()
             await writer.wait_closed()
+
+
+async def test_one_that_was_held_before_its_upgrade_is_read_afterwards(serving, dial, charged, until):
+    """F147: also if its payer is within its share by then, so that nothing else reads on."""
+    server = serving(late_share=SHARE)
+    SHARES.spend(("127.0.0.1",), 1e9)
+    SHARES.spend("ann", 9.0)
+    held = SHARES.held
+
+    async def greet():
+        async with dial(server.url) as wire:
+            await wire.init()
+
+    greeting = asyncio.create_task(greet())
+    await until(lambda: SHARES.held > held)
+    vars(SHARES).update(vars(Shares()))
+    async with asyncio.timeout(60):
+        await greeting

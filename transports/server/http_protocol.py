@@ -215,6 +215,7 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             if self._plain is None:
                 self.transport = self._real
+                self._real.resume_reading()  # whoever reads on from now does not know that this was held
                 self.handle_websocket_upgrade()
                 self._be_content()
                 return
