@@ -86,11 +86,15 @@ class Job:
     def begin(self) -> bool:
         """Claims the next run for the calling thread of the timer; if another thread runs it, that one repeats it."""
         taken, self.due = self.due, inf
-        if not self._running.acquire(blocking=False):
+        for _ in range(2):  # the other thread may end meanwhile, and may not see the mark
+            if self._running.acquire(blocking=False):
+                break
             self._missed = True
-            # Only if the other thread has ended meanwhile, and may not have seen the mark.
-            if not self._running.acquire(blocking=False):
-                return False
+        else:
+            return False
+        if self.ended:  # looked at here, since `close` waits for a run that has begun and for no other
+            self._running.release()
+            return False
         self._runner = threading.get_ident()
         self._missed = False
         self._taken = taken
@@ -101,8 +105,7 @@ class Job:
         after: float | None = self.period
         try:
             self.armed = False  # before the step: what is made from now on may need another one
-            if not self.ended:
-                after = self._step()
+            after = self._step()
         except Exception:  # noqa: BLE001 - an error must not stop later steps
             # An interrupt may end the wait in `close`, after which the files are closed under this step.
             if not self.ended:
@@ -216,7 +219,7 @@ class LogTimer:
                     heapq.heappush(self._ready, (job.rank, due, number, job))
             while self._ready:
                 job = heapq.heappop(self._ready)[-1]
-                if not job.ended and job.begin():
+                if job.begin():
                     return job
             with self._counting:
                 if not self._jobs and not self._requests:

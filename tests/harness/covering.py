@@ -27,6 +27,7 @@ MEASURED = (
             "log/test_other_users",
             "log/test_staging",
             "log/test_start",
+            "log/test_timer",
             "log/test_waiting",
             "log/test_withheld",
             "test_pruned_meanwhile",

@@ -6,11 +6,11 @@ from tests.harness.scale import scaled
 from tests.interleaving.exploring import explore
 from tests.interleaving.scheduler import Scheduler
 from tests.publishers.support import SteppedLoop
-from transports.limits import Limits
+from transports.limits import HIGH_WATER, Limits
 from transports.server.outbound import Lane, Outbound
 
 LIMITS = Limits()
-SIZE = LIMITS.high_water * 2 // 3
+SIZE = HIGH_WATER * 2 // 3
 LINES = ("server/outbound.py", "flow/executors.py")
 
 
@@ -24,13 +24,15 @@ class Loop(SteppedLoop):
 class Link:
     """A socket whose buffer the loop empties."""
 
+    payer = "ann"
+
     def __init__(self) -> None:
         self.full = False
         self.unsent = 0
 
     @property
     def paused(self) -> bool:
-        return self.full or self.unsent > LIMITS.high_water
+        return self.full or self.unsent > HIGH_WATER
 
     def flush(self) -> None:
         return

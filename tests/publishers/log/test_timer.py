@@ -49,6 +49,40 @@ def test_a_job_runs_when_it_is_requested_and_as_often_as_it_says(timer):
     assert len(often) == count
 
 
+def test_what_is_requested_during_a_run_is_run_after_it(timer):
+    began, go, runs, passed = threading.Event(), threading.Event(), [], []
+
+    def step():
+        runs.append(1)
+        began.set()
+        go.wait(60)
+
+    job, other = timer.add(step, 60.0), timer.add(lambda: passed.append(1), 60.0, inf)
+    began.wait(60)
+    job.poke()
+    other.poke()
+    wait_until(lambda: passed)
+    assert len(runs) == 1
+    go.set()
+    wait_until(lambda: len(runs) == 2)
+    for one in (job, other):
+        one.close()
+
+
+def test_a_request_comes_before_what_was_due_later_and_takes_its_place(timer):
+    runs, passed = [], []
+    job = timer.add(lambda: runs.append(1) or 60.0, 0.01, 0.01)
+    assert job.armed
+    job.poke()
+    wait_until(lambda: runs)
+    other = timer.add(lambda: passed.append(1), 60.0, 0.02)
+    wait_until(lambda: passed)
+    assert not job.armed, "its next run is further away than a period"
+    assert len(runs) == 1
+    for one in (job, other):
+        one.close()
+
+
 def test_a_run_that_raises_is_logged_and_the_next_one_comes_after_the_period(timer, caplog):
     done = []
 
