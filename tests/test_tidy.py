@@ -12,7 +12,7 @@ PACKAGES = ("flow", "publishers", "transports", "penstock_cdc")
 FLIGHTS = ROOT / "examples" / "flights"
 FOLDERS = [*(ROOT / package for package in PACKAGES), FLIGHTS]
 SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
-FILES_MOST = 594
+FILES_MOST = 593
 """Files of the packages, which only gets lower: more files are more places to look for one thing."""
 ON_A_LOOP_OF_ITS_OWN = {"publishers/spark/server_log.py"}
 OUTSIDE_THE_FILESYSTEM = {

@@ -32,14 +32,13 @@ from publishers.fanout.service import Service
 from publishers.groups import ConsumerGroups
 from publishers.log.health import LogHealth, health_of
 from publishers.log.holds import KeepingLog
-from publishers.log.housekeeping import Housekeeping
+from publishers.log.housekeeping import SYNC, TIMER, Job
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
 from publishers.log.log_port import ServingPort
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
-from publishers.log.tailing import Following
-from publishers.log.timer import SYNC, TIMER, Job
+from publishers.log.tailing import FollowerThread, Following
 from publishers.log.transaction_writer import Committing, Tracer, TransactionWriter, check_tracer
 from publishers.mutations.mutation import Mutation
 from publishers.options import (
@@ -143,7 +142,7 @@ class ChangeLog(KeepingLog):
             self._following = Following(files, service, self._publication, listener, self._lose)
             service.explain = self._following.explain
             try:
-                self._housekeeping = Housekeeping(self._follow, self._following, f"{name}-house")
+                self._housekeeping = FollowerThread(self._follow, self._following, f"{name}-house")
             except BaseException:  # the system has no thread
                 self._following.close()
                 raise

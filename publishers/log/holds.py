@@ -11,10 +11,10 @@ from publishers.errors import InvalidOption, LogReadOnly, PositionAhead
 from publishers.groups import ConsumerGroups
 from publishers.journal import Journal
 from publishers.log.dead_log import DeadLetterLog
-from publishers.log.housekeeping import Housekeeping
+from publishers.log.housekeeping import Job
 from publishers.log.log_port import LogPort
 from publishers.log.readable import ReadableLog
-from publishers.log.timer import Job
+from publishers.log.tailing import FollowerThread
 from publishers.model.position import Position, check_position
 from publishers.slots import Slots
 from publishers.slots.book import SlotBook
@@ -39,7 +39,7 @@ class KeepingLog(ReadableLog):
     _committer: Committer | None
     _slots: Slots | None
     _groups: ConsumerGroups | None
-    _housekeeping: Housekeeping | Job
+    _housekeeping: FollowerThread | Job
     _upkeep: Job | None
     _syncing: Job | None
 

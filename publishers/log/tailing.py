@@ -3,11 +3,13 @@
 import contextlib
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from publishers.background import BackgroundThread
 from publishers.blocks.block import BLOCK_BYTES, Block
 from publishers.errors import FormatTooNew, LogExhausted, LogGone, LogReplaced, PenstockError, WalCorrupted
 from publishers.fanout.publish_gate import Published, PublishGate, wake
@@ -21,6 +23,7 @@ TAIL_IDLE: Final = 1.0
 """Poll interval in seconds of a read-only opening that receives notifications of commits: one that was lost costs so much time."""
 
 _LOG: Final = logging.getLogger("penstock.follower")
+_HOUSE: Final = logging.getLogger("penstock.housekeeping")
 _AGAIN: Final = 60.0  # seconds until a follower says again what it lacks
 _DOUBT: Final = 1.0
 """Seconds of frequent polling after a missed notification; an owner finds a new reader in a quarter of that."""
@@ -163,3 +166,41 @@ class Following:
                     break
         self._location = location
         return transactions or None
+
+
+class FollowerThread:
+    """The thread of a follower: waits, and runs a step. It runs no user code of its own accord.
+
+    Args:
+        step: One step. Its exceptions are logged and do not stop later steps.
+        following: Waits until a step is due.
+        name: Name of the thread.
+    """
+
+    def __init__(self, step: Callable[[], None], following: Following, name: str) -> None:
+        self._step = step
+        self._following = following
+        self._ended = False
+        self._thread = BackgroundThread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def poke(self) -> None:
+        """Requests a step now."""
+        self._following.wake()
+
+    def close(self) -> None:
+        """Ends the thread after the step in progress."""
+        self._ended = True
+        self.poke()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended:
+            try:
+                self._following.wait()
+                self._step()
+            except Exception:  # noqa: BLE001 - an error must not stop later steps
+                # An interrupt may end the join in `close`, after which the files are closed under this step.
+                if not self._ended:
+                    _HOUSE.exception("a step of housekeeping failed")

@@ -146,6 +146,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/harness/test_leftovers.py::test_a_test_that_leaves_something_behind_fails_and_says_what",
         "tests/harness/test_promises.py",
         "tests/history/test_history.py::test_no_promise_is_broken_while_processes_are_killed",
+        "tests/interleaving/test_mistakes.py::test_a_mistake_in_a_hand_over_is_noticed",
         "tests/model/test_states.py::test_every_row_of_the_table_is_taken",
         "tests/mutants/planted/test_planted.py",
         "tests/publishers/commits/test_commit_threads.py::test_a_child_of_fork_waits_for_no_thread_of_its_parent",

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from publishers.log import changelog
-from publishers.log.timer import TIMER, LogTimer
+from publishers.log.housekeeping import TIMER, LogTimer
 from tests.interleaving.scheduler import Scheduler
 
 __all__ = [

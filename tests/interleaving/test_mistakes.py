@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interleaving import test_consumers, test_deliveries, test_leases, test_sinks, test_timer
+from tests.interleaving import test_consumers, test_deliveries, test_housekeeping, test_leases, test_sinks
 from tests.interleaving.exploring import explore
 from tests.interleaving.scheduler import Scheduler
 from tests.mutants.patching import Mutant
@@ -22,20 +22,20 @@ MISTAKES: list[tuple[Callable[[Scheduler], None], Mutant]] = [
         ),
     ),
     (
-        test_timer.timer_serves,
+        test_housekeeping.timer_serves,
         Mutant(
             "a request during a run is taken for one that was served",
-            "publishers.log.timer:Job.begin",
+            "publishers.log.housekeeping:Job.begin",
             "taken, self.due = self.due, inf",
             "taken = self.due",
             (),
         ),
     ),
     (
-        test_timer.timer_begins_anew,
+        test_housekeeping.timer_begins_anew,
         Mutant(
             "a thread that ends is still counted when the next job comes",
-            "publishers.log.timer:LogTimer._next",
+            "publishers.log.housekeeping:LogTimer._next",
             "self._threads -= 1",
             "pass",
             (),

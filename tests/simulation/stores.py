@@ -17,7 +17,7 @@ from unittest import mock
 from penstock_cdc.errors import LogFailed
 from publishers import Area, ChangeStore, Criterion, upsert
 from publishers.errors import PenstockError
-from publishers.log.timer import LogTimer
+from publishers.log.housekeeping import LogTimer
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 __all__ = ["KINDS", "run", "total"]

@@ -9,8 +9,7 @@ import pytest
 from flow.clock import SYSTEM_CLOCK
 from publishers import ChangeLog
 from publishers.errors import LogGone, WalCorrupted
-from publishers.log.housekeeping import Housekeeping
-from publishers.log.tailing import Following
+from publishers.log.tailing import FollowerThread, Following
 from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import RealFileSystem
 from tests.harness.constants import set_bounds, without_bounds
@@ -222,7 +221,7 @@ def test_a_follower_takes_no_more_at_once_than_a_ring_keeps():
 def test_the_thread_of_a_follower_ends_whatever_it_waits_for(number):
     listener = RealFileSystem().listen(scratch())
     one = SimpleNamespace(wait=lambda: listener.wait(3600.0), wake=listener.wake)
-    house = Housekeeping(lambda: None, one, "house")
+    house = FollowerThread(lambda: None, one, "house")
     if number:
         house.poke()
     if number > 1:

@@ -317,3 +317,22 @@ def test_a_lease_on_a_thread_of_its_own_wakes_the_runner(log, engine):
             wait_until(lambda: target.keys == ["a"], runner.statistics)
         assert log.slots.info("stock").position == log.head
     assert lease.epoch is None
+
+
+def test_a_runner_whose_lease_ends_while_its_target_makes_things_durable_stores_no_place(log, engine):
+    """F122: the next holder may have begun at the stored place, and stores its own."""
+    log.commit([upsert("order", "a", {})])
+    with Sites(log, engine) as (first, _, sites):
+        sites.carried(first, 1)
+        stored = log.slots.info("stock").position
+
+        def flush():
+            sites.clock.now += 11  # longer than the lease lasts
+            flushed.append(1)
+
+        flushed = []
+        sites.targets[0].flush = flush
+        sites.clock.now += 2
+        first.runner.step()
+        assert flushed
+        assert log.slots.info("stock").position == stored

@@ -2,14 +2,14 @@
 
 import pytest
 
-from publishers.log.timer import SYNC, UPKEEP, LogTimer
+from publishers.log.housekeeping import SYNC, UPKEEP, LogTimer
 from tests.harness.scale import scaled
 from tests.interleaving.exploring import explore
 from tests.interleaving.primitives import step
 from tests.interleaving.scheduler import Scheduler
 
 PERIOD = 0.01
-LINES = ("log/timer.py",)
+LINES = ("log/housekeeping.py",)
 
 
 class Work:
