@@ -233,9 +233,11 @@ class LogOptions:
             time proportional to its length.
         spool_bytes: Size above which a transaction is spooled to a file before its commit, and read from the log instead
             of being held in rings.
-        fill_step: Zeros preallocated behind the end of the log, so that a commit does not change the file's size.
-        reserve_bytes: Disk space reserved for small writes that must succeed on a full disk: opening and closing the log, publishing or
-            truncating withheld commits, and positions of consumers. At most a sixteenth of ``segment_bytes`` is reserved.
+        fill_step: Most zeros that are preallocated behind the end of the log, so that a commit does not change the file's size: as
+            many as the log has, from 64 KiB.
+        reserve_bytes: Most disk space that is reserved for small writes that must succeed on a full disk: opening and closing the log,
+            publishing or truncating withheld commits, and positions of consumers. As much is reserved as the log has, from 64 KiB, and
+            at most a sixteenth of ``segment_bytes``.
         queue_bytes: Bytes of queued commits above which callers wait.
         expect_bytes: Most bytes of the log to scan for a commit that expects keys to be unchanged; if more was committed
             since its position, the commit is refused.

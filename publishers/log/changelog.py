@@ -579,7 +579,8 @@ class ChangeLog(KeepingLog):
         self._prune()
         now = self._service.clock.monotonic()
         if begun != self._begun or done or files.space_low or slots.book.owes or groups.owe:
-            self._begun, self._settled_at = begun, now + _SETTLED
+            # HEAD is written by then too.
+            self._begun, self._settled_at = begun, now + max(_SETTLED, self.options.head_sync + self._period)
         if now < self._settled_at:
             return self._period
         return max(min(_IDLE, self.options.segment_age or _IDLE), self._period)

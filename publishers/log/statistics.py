@@ -113,7 +113,8 @@ class LogStatistics:
         withheld: Versions withheld until ``publish`` or ``forget_after``.
         withheld_bytes: Bytes of them kept in memory, at most ``withheld_bytes``.
         snapshot_bytes: Bytes of rows that snapshots have read and their subscribers have not taken, at most ``snapshot_bytes``.
-        reserve_bytes: Reserved room on the disk; while it is below its option, the log accepts no changes.
+        reserve_bytes: Reserved room on the disk; while it is below ``reserve_target_bytes``, the log accepts no changes.
+        reserve_target_bytes: Room that is to be reserved, which grows with the log up to the option ``reserve_bytes``.
         queued: Commits in the queue.
         queue_bytes: Their bytes, at most the option of that name, or one commit.
         producers: Producers whose last sequence is remembered, at most the option of that name.
@@ -159,6 +160,7 @@ class LogStatistics:
     withheld_bytes: int = 0
     snapshot_bytes: int = 0
     reserve_bytes: int = 0
+    reserve_target_bytes: int = 0
     space_low: bool = False
     clock_ahead: float = 0.0
     queued: int = 0
@@ -282,6 +284,7 @@ def _of_files(files: Wal | Follower) -> dict[str, Any]:
         "holds": files.retention.statistics(),
         "held_bytes": files.links.held_bytes,
         "reserve_bytes": files.reserve_bytes,
+        "reserve_target_bytes": files.reserve_target_bytes,
         "space_low": files.space_low,
         "clock_ahead": files.clock_ahead,
         "producers": files.producers,

@@ -265,8 +265,13 @@ class Wal:
 
     @property
     def reserve_bytes(self) -> int:
-        """Bytes reserved for writes that must succeed on a full disk; fewer than the option ``reserve_bytes`` after such writes."""
+        """Bytes reserved for writes that must succeed on a full disk; fewer than `reserve_target_bytes` after such writes."""
         return self._reserve.nbytes
+
+    @property
+    def reserve_target_bytes(self) -> int:
+        """Bytes that are to be reserved: as many as the log has, within ``reserve_bytes`` and a sixteenth of a segment."""
+        return self._reserve.wanted
 
     @property
     def clock_ahead(self) -> float:

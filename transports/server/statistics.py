@@ -30,9 +30,7 @@ _FIGURES: Final = (
     "withheld_bytes snapshot_bytes held_bytes producers lagging detached_count attached_weight match_weight publisher_count "
     "subscription_count"
 )
-_BOUNDS: Final = (
-    "ring_events ring_bytes queue_bytes replay_bytes snapshot_bytes reserve_bytes producers match_weight"
-)
+_BOUNDS: Final = "ring_events ring_bytes queue_bytes replay_bytes snapshot_bytes producers match_weight"
 # The criteria fields that reveal no values.
 _NAMES: Final = frozenset({"areas", "entity_types", "operations"})
 _LISTED: Final = 64
@@ -99,6 +97,7 @@ def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict
         },
         "bounds": {
             **told(log, options, _BOUNDS),
+            "reserveBytes": statistics.reserve_target_bytes,
             "withheldBytes": options.withheld_bytes,
             "attachedWeight": ATTACHED_WEIGHT,
             "dispatchThreads": DISPATCH_THREADS_MAX,

@@ -323,3 +323,14 @@ def test_a_file_that_was_left_is_taken_as_it_is():
     system.faults = {system.operations + 2: "EIO"}
     with pytest.raises(SyncError):
         reserve.fill()
+
+
+def test_a_log_that_grows_is_never_told_as_one_on_a_full_disk():
+    """F43, F161: the alert compares the reserve with what it is to be, which is little for a small log."""
+    system = GreedyFileSystem()
+    log = opened(system, options(segment_bytes=1 << 22, fill_step=0))
+    for nbytes, least in ((10, 1 << 16), (1 << 17, 1 << 17), (1 << 19, 1 << 18)):
+        commit(log, bytes(nbytes))
+        log.maintain()
+        assert log.reserve_bytes == log.reserve_target_bytes >= least
+    log.close()
