@@ -71,7 +71,7 @@ _HOUSEKEEPING: Final = 0.25
 _SETTLED: Final = 2.0
 """Seconds without a commit, and without anything to do, after which a log is idle."""
 _IDLE: Final = 5.0
-"""Seconds between two steps for an idle log: within half of the time for which followers believe its writer that it lives."""
+"""Seconds between two steps for an idle log: half of the time for which followers believe its writer that it lives."""
 
 
 class ChangeLog(KeepingLog):

@@ -106,10 +106,11 @@ class KeepingLog(ReadableLog):
         self._housekeeping.poke()
 
     def _rouse(self) -> None:
-        """Requests a step of housekeeping in a while, and under ``interval`` a sync, if none are requested."""
+        """Wakes the housekeeping of an idle log, and under ``interval`` requests a sync, if none is requested."""
         upkeep, syncing = self._upkeep, self._syncing
         if upkeep is not None and not upkeep.armed:
-            upkeep.rouse()
+            upkeep.armed = True
+            upkeep.poke()  # at once: it notifies followers that have come while the log was idle
         if syncing is not None and not syncing.armed:
             syncing.rouse()
 

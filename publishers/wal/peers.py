@@ -98,8 +98,11 @@ class Peers:
         return False
 
     def _live(self) -> None:
-        """Says that the writer lives, if half of the time of its last word is over: an idle log writes seldom."""
+        """Says that the writer lives, if a quarter of the time of its last word is over: an idle log writes seldom.
+
+        Two steps of an idle log are half of that time apart, so each of them says it, and one may be late.
+        """
         now = self._clock()
-        if self._until - now < self._lasts / 2:
+        if self._until - now < self._lasts * 3 / 4:
             self._until = now + self._lasts
             self.tail.live(int(self._until * 1e6), self._filesystem.process_id())

@@ -5,6 +5,7 @@ import errno
 
 import pytest
 
+from flow.clock import SystemClock
 from publishers.errors import LogBusy, LogFailed
 from publishers.wal import Follower, Wal
 from publishers.wal.disk.filesystem import RealFileSystem
@@ -16,6 +17,15 @@ from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
 
 REAL = RealFileSystem()
+
+
+class Hand(SystemClock):
+    """Goes on by hand."""
+
+    now = 1000.0
+
+    def monotonic(self):
+        return self.now
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -212,3 +222,17 @@ def test_who_looks_for_a_writer_keeps_none_from_coming(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", pause)
     Wal.open(tmp_path, filesystem=REAL).close()
     assert 0.1 < sum(pauses) < 0.2
+
+
+def test_the_writer_of_an_idle_log_is_believed_to_live_although_a_step_is_late():
+    """F161: two steps of an idle log are five seconds apart. Followers of other users know of it by TAIL alone."""
+    system, clock = SimulatedFileSystem(), Hand()
+    wal = opened(system, clock=clock)
+    tail = Tail.create(system, LOG)
+    for late in (0.0, 0.0, 2.0, 0.0, 4.0, 0.0):
+        wal.maintain()
+        clock.now += 5.0 + late
+        life = tail.life()
+        assert life is not None
+        assert life[0] / 1e6 >= clock.now
+    wal.close()
