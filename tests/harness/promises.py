@@ -27,6 +27,7 @@ RESULTS = ROOT / "build" / "results"
 PARTLY = {
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
+    "F187": "orders on slots and groups, schemas, and calls of consumers; not those on sinks, history and appends",
     "E57": "untyped",
 }
 ID = re.compile(r"\b[FE]\d{1,3}\b")
