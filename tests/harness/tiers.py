@@ -153,6 +153,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/publishers/commits/test_label.py::test_a_forked_process_does_not_repeat_the_ids_of_its_parent",
         "tests/publishers/criteria/test_index.py::TestIndexAgainstPlainFilters::runTest",
         "tests/publishers/groups/test_group_faults.py::test_a_child_of_fork_writes_nothing",
+        "tests/publishers/log/test_housekeeping.py::test_a_log_of_a_child_of_fork_is_synced_by_a_timer_of_the_child",
         "tests/publishers/log/test_other_users.py::test_an_older_and_a_newer_writer_do_not_both_write",
         "tests/publishers/log/test_other_users.py::test_another_user_reads_what_it_may_and_stops_nobody",
         "tests/publishers/log/test_staging.py::test_what_was_staged_when_a_process_was_killed_is_removed_by_the_next_opening",

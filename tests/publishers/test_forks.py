@@ -212,22 +212,6 @@ def test_a_child_may_follow_what_its_parent_writes_and_not_write_it(path):
             assert forked.result() == (os.getpid(), [None, "0", None, "0", None, "later"])
 
 
-def test_a_log_of_a_child_is_synced_by_a_timer_of_the_child(path):
-    """F143, F39: the threads of the parent's timer do not live in the child."""
-    with ChangeLog.open(path, sync="interval") as log:
-        log.commit([order("ours")])
-
-        def run():
-            with ChangeLog.open(path.parent / "own", sync="interval") as own:
-                own.commit([order("theirs")])
-                wait_until(lambda: own.visible == 1)
-            return "synced"
-
-        assert in_child(run) == "synced"
-        log.commit([order("ours")])
-        wait_until(lambda: log.visible == 2)
-
-
 def test_the_lock_goes_with_the_parent_although_children_live(path):
     """F143: a lock lasts as long as any copy of its descriptor."""
     log = ChangeLog.open(path, **STILL)

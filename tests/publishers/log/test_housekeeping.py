@@ -12,6 +12,7 @@ from publishers.errors import LogExhausted
 from publishers.log.health import HealthStatus, health_of
 from publishers.log.housekeeping import SYNC, LogTimer
 from publishers.wal import RealFileSystem
+from tests.forking import in_child
 from tests.harness.inside import files_of, house_step_of, housekeeping_of, service_of
 from tests.publishers.support import QUICK, fill, opened, scratch, wait_until
 
@@ -206,7 +207,7 @@ def test_without_a_thread_a_first_job_is_refused_and_a_later_one_shares(present)
 
 
 def test_a_timer_begins_anew_in_a_child_of_fork(timer):
-    """F143: the jobs of its parent are none of its own; `tests/publishers/test_forks.py` has a real child."""
+    """F143: the jobs of its parent are none of its own."""
     job = timer.add(lambda: None, 60.0)
     job.close()
     wait_until(lambda: timer.threads == 0)
@@ -218,6 +219,22 @@ def test_a_timer_begins_anew_in_a_child_of_fork(timer):
     wait_until(lambda: runs)
     mine.close()
     assert job.due == inf
+
+
+def test_a_log_of_a_child_of_fork_is_synced_by_a_timer_of_the_child(tmp_path):
+    """F143, F39: the threads of the parent's timer do not live in the child."""
+    with ChangeLog.open(tmp_path / "log", sync="interval") as log:
+        fill(log, 1)
+
+        def run():
+            with ChangeLog.open(tmp_path / "own", sync="interval") as own:
+                fill(own, 1)
+                wait_until(lambda: own.visible == 1)
+            return "synced"
+
+        assert in_child(run) == "synced"
+        fill(log, 1)
+        wait_until(lambda: log.visible == 2)
 
 
 def test_a_log_that_is_idle_is_looked_after_seldom_until_a_commit():
