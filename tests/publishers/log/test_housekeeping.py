@@ -206,19 +206,31 @@ def test_without_a_thread_a_first_job_is_refused_and_a_later_one_shares(present)
     wait_until(lambda: timer.threads == 0)
 
 
-def test_a_timer_begins_anew_in_a_child_of_fork(timer):
-    """F143: the jobs of its parent are none of its own."""
-    job = timer.add(lambda: None, 60.0)
-    job.close()
-    wait_until(lambda: timer.threads == 0)
-    runs = []
+class Inherited(LogTimer):
+    """A timer as a child of ``fork`` finds it: the thread that it counts lives in the parent."""
+
+    def _start(self):
+        self._threads += 1
+        self._free += 1
+
+    def forked(self, pid, /):
+        super().forked(pid)
+        self._start = super()._start
+
+
+def test_a_timer_begins_anew_in_a_child_of_fork():
+    """F143: neither the threads of its parent nor their jobs are its own."""
+    timer, runs = Inherited(), []
+    theirs = timer.add(lambda: runs.append("theirs"), 60.0)
+    assert timer.threads == 1
     timer.forked(1)
-    job.ended = False
-    job.poke()
-    mine = timer.add(lambda: runs.append(1), 60.0)
+    assert timer.threads == 0
+    theirs.poke()
+    mine = timer.add(lambda: runs.append("mine"), 60.0)
     wait_until(lambda: runs)
     mine.close()
-    assert job.due == inf
+    wait_until(lambda: timer.threads == 0)
+    assert runs == ["mine"]
 
 
 def test_a_log_of_a_child_of_fork_is_synced_by_a_timer_of_the_child(tmp_path):
